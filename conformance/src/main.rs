@@ -1,0 +1,2 @@
+//! Runner of the golden vectors.
+fn main() {}

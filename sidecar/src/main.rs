@@ -1,0 +1,2 @@
+//! The `cortex` binary.
+fn main() {}
