@@ -1,0 +1,3 @@
+//! Library behind the `cortex` binary.
+
+pub mod embed;
