@@ -1,0 +1,97 @@
+//! Errors as the user sees them: what was wrong, with the value, and what to do.
+
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::{PgSqlErrorCode, function_name};
+
+/// A failed call: SQLSTATE, message, and where they help, detail and hint.
+#[derive(Debug)]
+pub struct Fault {
+    code: PgSqlErrorCode,
+    message: String,
+    detail: Option<String>,
+    hint: Option<String>,
+}
+
+impl Fault {
+    fn new(code: PgSqlErrorCode, message: String) -> Self {
+        Fault { code, message, detail: None, hint: None }
+    }
+
+    /// 22023: an argument that no state of the database could make right.
+    pub fn argument(message: String) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE, message)
+    }
+
+    /// 55000: right in itself, but not in the present state.
+    pub fn state(message: String) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+    }
+
+    /// 42704: something named that does not exist (or that the caller may not know of).
+    pub fn unknown(message: String) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT, message)
+    }
+
+    /// 42710: something that exists already.
+    pub fn duplicate(message: String) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_DUPLICATE_OBJECT, message)
+    }
+
+    /// 42501: the caller lacks a right.
+    pub fn privilege(message: String) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE, message)
+    }
+
+    /// 54000: over a limit of ours.
+    pub fn limit(message: String) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message)
+    }
+
+    /// 40001: the statement may be tried again.
+    pub fn retry(message: String) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE, message)
+    }
+
+    /// 0A000: promised for later.
+    pub fn unsupported(message: String) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED, message)
+    }
+
+    /// XX000: a fault of ours.
+    pub fn internal(message: String) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, message)
+    }
+
+    /// Adds the detail line.
+    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// Adds the hint line: what to do next.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The message alone, for records of a fault.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl From<Fault> for ErrorReport {
+    fn from(fault: Fault) -> Self {
+        let mut report = ErrorReport::new(fault.code, fault.message, function_name!());
+        if let Some(detail) = fault.detail {
+            report = report.set_detail(detail);
+        }
+        if let Some(hint) = fault.hint {
+            report = report.set_hint(hint);
+        }
+        report
+    }
+}
+
+/// What every SQL function returns.
+pub type Outcome<T> = Result<T, ErrorReport>;
