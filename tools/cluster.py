@@ -330,10 +330,11 @@ class Cluster:
         return pid
 
     def _clear_crash(self, facts: Facts) -> None:
-        """Ends backends that outlived a killed server, then removes its `postmaster.pid`.
+        """Ends backends that outlived a killed server, then removes its lock files, which lie in our folders.
 
         PostgreSQL refuses to start while such a backend is attached to the old shared memory, and also when
-        the recorded process id now belongs to another process of the same user.
+        a recorded process id is in use: by another process of the same user, or by the dead server itself
+        where nobody collects dead processes, as in many containers.
         """
         data = Path(facts.data_dir)
         orphans: List[int] = _processes_in(data)
@@ -345,8 +346,9 @@ class Cluster:
             while orphans and time.monotonic() < deadline:
                 time.sleep(0.02)
                 orphans = _processes_in(data)
-        with contextlib.suppress(FileNotFoundError):
-            (data / "postmaster.pid").unlink()
+        for lock in (data / "postmaster.pid", *Path(facts.socket_dir).glob(".s.PGSQL.*")):
+            with contextlib.suppress(FileNotFoundError):
+                lock.unlink()
 
     def _write_configuration(self, facts: Facts, user: Optional[ServerUser]) -> None:
         settings = {
