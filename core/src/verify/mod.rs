@@ -1,0 +1,296 @@
+//! Verification of a trace: an ordered ladder of checks, cheap ones first, in which the first
+//! failure wins and every step says what was expected and what was found.
+//!
+//! *Verified* means recorded, bound and replayable: the trace is what was recorded, everything it
+//! used was retrieved and is stored as it says, and the retrieval gives the same again. It never
+//! means that an answer is true.
+//!
+//! | step | name | codes | level reached |
+//! |---|---|---|---|
+//! | 1 | parse | `T_LIMIT`, `T_PARSE`, `T_NONCANON` | |
+//! | 2 | version | `T_VERSION` | |
+//! | 3 | structure | `T_STRUCT` | |
+//! | 4 | roots, question | `T_ROOT`, `T_QUESTION` | |
+//! | 5 | binding, budget, status | `T_UNBOUND`, `T_BUDGET`, `T_STATUS` | L0 |
+//! | 6 | signature | not available yet | L1 |
+//! | 7 | evidence, once for each item | `T_EVIDENCE` | L2 |
+//! | 8 | log | not available yet | L3 |
+//! | 9 | replay, once for each round | `T_REPLAY` | |
+//! | 10 | visibility, once for each round | `T_VISIBILITY` | L4 or L4-nominated |
+//!
+//! A level is reached when every part of its steps passed and the levels before it that are available
+//! were reached. A step that meets an erased text is `redacted`, one beyond the kept history is
+//! `pruned`; neither is a failure, but both leave the level where it was. A store that cannot answer fails the step
+//! with `T_FAULT`. Bad data gives a report, never an error and never a panic; the work is bounded by
+//! the size limits of [`crate::canon`] and the caps of [`crate::trace::Policy`].
+
+mod known;
+mod report;
+mod store;
+
+use crate::canon::{self, CanonError, CanonErrorKind, Value};
+use crate::hash::{Hash, Salt, commit};
+use crate::receipt::{Nominator, Violation};
+use crate::trace::{Roots, Round, Trace, rules};
+
+pub use report::{Code, Level, Outcome, Report, Step, StepOutcome};
+pub use store::{Evidence, Lookup, Replay, Replayed, StoredItem, text_at};
+
+use report::{Checked, Failure, Ladder};
+
+/// What the verifier brings along.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options<'a> {
+    /// The question that the verifier believes was asked.
+    pub question: Option<&'a str>,
+    /// The salt of the question's commitment, needed where no store has it.
+    pub question_salt: Option<Salt>,
+}
+
+/// The steps in their order.
+const PARSE: (u8, &str) = (1, "parse");
+const VERSION: (u8, &str) = (2, "version");
+const STRUCTURE: (u8, &str) = (3, "structure");
+const ROOTS: (u8, &str) = (4, "roots");
+const QUESTION: (u8, &str) = (4, "question");
+const BINDING: (u8, &str) = (5, "binding");
+const BUDGET: (u8, &str) = (5, "budget");
+const STATUS: (u8, &str) = (5, "status");
+const SIGNATURE: (u8, &str) = (6, "signature");
+const EVIDENCE: (u8, &str) = (7, "evidence");
+const LOG: (u8, &str) = (8, "log");
+const REPLAY: (u8, &str) = (9, "replay");
+const VISIBILITY: (u8, &str) = (10, "visibility");
+const LADDER: [(u8, &str); 13] = [
+    PARSE, VERSION, STRUCTURE, ROOTS, QUESTION, BINDING, BUDGET, STATUS, SIGNATURE, EVIDENCE, LOG,
+    REPLAY, VISIBILITY,
+];
+
+/// Verifies the canonical text of a trace: alone up to level L0, with a store up to L4.
+pub fn verify(
+    trace_text: &str,
+    options: &Options<'_>,
+    evidence: Option<&mut dyn Evidence>,
+) -> Report {
+    let mut ladder = Ladder::default();
+    let end = climb(&mut ladder, trace_text, options, evidence);
+    let why = match end {
+        Ok(()) => "no store was given to check against",
+        Err(Stopped) => "an earlier step failed",
+    };
+    ladder.skip_missing(&LADDER, why);
+    ladder.close()
+}
+
+/// A step failed and is recorded; no later one is run.
+struct Stopped;
+
+fn climb(
+    ladder: &mut Ladder,
+    text: &str,
+    options: &Options<'_>,
+    mut store: Option<&mut dyn Evidence>,
+) -> Result<(), Stopped> {
+    let value = ladder.step(PARSE, parse(text), |value| {
+        let found = format!("{} bytes", text.len());
+        (Checked::passed("canonical JSON", found), value)
+    })?;
+    ladder.check(VERSION, known::check(&value))?;
+    let trace = ladder.step(STRUCTURE, structure(value), |trace| {
+        let found = format!(
+            "{} rounds, {} evidence",
+            trace.rounds.len(),
+            trace.evidence.len()
+        );
+        (Checked::passed("a well-formed trace", found), trace)
+    })?;
+    ladder.check(ROOTS, roots(&trace))?;
+    match options.question {
+        Some(question) => {
+            let salt = options.question_salt;
+            ladder.check(QUESTION, check_question(&trace, question, salt, &mut store))?;
+        }
+        None => ladder.skip(QUESTION, "no question was given"),
+    }
+    let rule = |result: Result<(), Violation>, code, expected: &str| match result {
+        Ok(()) => Ok(Checked::passed(expected, "as expected")),
+        Err(violation) => Err(violated(code, violation)),
+    };
+    let bound = rule(
+        rules::binding(&trace),
+        Code::TUnbound,
+        "only what was retrieved is used",
+    );
+    ladder.check(BINDING, bound)?;
+    ladder.check(
+        BUDGET,
+        rule(rules::budget(&trace), Code::TBudget, "budgets kept"),
+    )?;
+    ladder.check(
+        STATUS,
+        rule(
+            rules::status(&trace),
+            Code::TStatus,
+            "the status of the mode",
+        ),
+    )?;
+    ladder.reach(Level::L0);
+    ladder.check(SIGNATURE, Ok(Checked::not_available()))?;
+    let Some(store) = store else {
+        return Ok(());
+    };
+    if check_evidence(ladder, &trace, store)? {
+        ladder.reach(Level::L2);
+    }
+    ladder.check(LOG, Ok(Checked::not_available()))?;
+    if check_replay(ladder, &trace, store)? && ladder.reached(Level::L2) {
+        let approximate = |round: &Round| round.receipt.nominator == Nominator::Approximate;
+        ladder.reach(if trace.rounds.iter().any(approximate) {
+            Level::L4Nominated
+        } else {
+            Level::L4
+        });
+    }
+    Ok(())
+}
+
+fn parse(text: &str) -> Result<Value, Failure> {
+    canon::parse_canonical(text.as_bytes()).map_err(|CanonError { at, kind }| {
+        let code = match kind {
+            CanonErrorKind::NotCanonical => Code::TNoncanon,
+            ref kind if kind.is_limit() => Code::TLimit,
+            _ => Code::TParse,
+        };
+        Failure::new(code, format!("byte {at}"), "canonical JSON", kind)
+    })
+}
+
+fn structure(value: Value) -> Result<Trace, Failure> {
+    let trace: Trace = canon::from_value(value).map_err(|error| match error.kind {
+        CanonErrorKind::Shape { path, message } => {
+            Failure::new(Code::TStruct, path, "the layout trace/1", message)
+        }
+        kind => Failure::new(Code::TStruct, "", "the layout trace/1", kind),
+    })?;
+    rules::structure(&trace).map_err(|violation| violated(Code::TStruct, violation))?;
+    Ok(trace)
+}
+
+fn violated(code: Code, violation: Violation) -> Failure {
+    Failure::new(code, violation.at, violation.expected, violation.found)
+}
+
+/// Every root recomputes from the parts, the part roots first.
+fn roots(trace: &Trace) -> Result<Checked, Failure> {
+    let computed = trace.compute_roots();
+    let computed = computed.map_err(|error| Failure::new(Code::TStruct, "", "a root", error))?;
+    for ((name, recorded), (_, computed)) in named(&trace.roots).into_iter().zip(named(&computed)) {
+        if recorded != computed {
+            let at = format!("roots.{name}");
+            return Err(Failure::new(Code::TRoot, at, recorded, computed));
+        }
+    }
+    Ok(Checked::passed(trace.roots.trace, computed.trace))
+}
+
+fn named(roots: &Roots) -> [(&'static str, Hash); 7] {
+    [
+        ("question", roots.question),
+        ("policy", roots.policy),
+        ("principal", roots.principal),
+        ("rounds", roots.rounds),
+        ("evidence", roots.evidence),
+        ("answer", roots.answer),
+        ("trace", roots.trace),
+    ]
+}
+
+/// The verifier's own question is the one committed to, under the salt that is kept with it.
+fn check_question(
+    trace: &Trace,
+    question: &str,
+    salt: Option<Salt>,
+    store: &mut Option<&mut dyn Evidence>,
+) -> Result<Checked, Failure> {
+    let salt = match (salt, store) {
+        (Some(salt), _) => salt,
+        (None, Some(store)) => match store::committed_text(*store, &trace.question, "question")? {
+            Some(stored) => stored.salt,
+            None => {
+                let redacted = StepOutcome::Redacted;
+                return Ok(Checked::new(redacted, "question", trace.question, "erased"));
+            }
+        },
+        (None, None) => {
+            let found = "no salt to commit with";
+            let skipped = StepOutcome::Skipped;
+            return Ok(Checked::new(skipped, "question", trace.question, found));
+        }
+    };
+    let found = commit(&salt, question);
+    if found != trace.question {
+        return Err(Failure::new(
+            Code::TQuestion,
+            "question",
+            trace.question,
+            found,
+        ));
+    }
+    Ok(Checked::passed(trace.question, found).at("question"))
+}
+
+/// Step 7; `true` if every item passed.
+fn check_evidence(
+    ladder: &mut Ladder,
+    trace: &Trace,
+    store: &mut dyn Evidence,
+) -> Result<bool, Stopped> {
+    if trace.evidence.is_empty() {
+        ladder.check(EVIDENCE, Ok(Checked::passed("no evidence", "no evidence")))?;
+        return Ok(true);
+    }
+    let mut all = true;
+    for (i, item) in trace.evidence.iter().enumerate() {
+        let at = format!("evidence[{i}]");
+        let outcome = ladder.check(EVIDENCE, store::evidence_item(store, trace, item, &at))?;
+        all &= outcome == StepOutcome::Passed;
+    }
+    Ok(all)
+}
+
+/// Steps 9 and 10; `true` if every round passed.
+fn check_replay(
+    ladder: &mut Ladder,
+    trace: &Trace,
+    store: &mut dyn Evidence,
+) -> Result<bool, Stopped> {
+    let visible = trace.principal.visible;
+    let mut replays = Vec::new();
+    for (i, round) in trace.rounds.iter().enumerate() {
+        let at = format!("rounds[{i}]");
+        let replay = store::replay_round(store, round, visible, &at);
+        let withheld = ladder.step(REPLAY, replay, |replay| (replay.checked, replay.withheld))?;
+        replays.push((round, at, withheld));
+    }
+    let all = replays.iter().all(|(_, _, withheld)| withheld.is_some());
+    for (round, at, withheld) in replays {
+        match withheld {
+            Some(withheld) => ladder.check(VISIBILITY, visibility(round, withheld, &at))?,
+            None => {
+                ladder.skip(VISIBILITY, "the round was not replayed");
+                StepOutcome::Skipped
+            }
+        };
+    }
+    Ok(all)
+}
+
+fn visibility(round: &Round, withheld: u64, at: &str) -> Result<Checked, Failure> {
+    let recorded = u64::from(round.receipt.masked);
+    if recorded != withheld {
+        let at = format!("{at}.receipt.masked");
+        return Err(Failure::new(Code::TVisibility, at, recorded, withheld));
+    }
+    let text = |count| format!("{count} withheld from the caller");
+    Ok(Checked::passed(text(recorded), text(withheld)).at(at))
+}
