@@ -1,8 +1,17 @@
 //! Pure algorithms of Cortex. No I/O, no clock, no Postgres, no async: the same input gives the same
 //! bytes on every machine, which is what lets a trace be replayed.
 
+pub mod analyzer;
 pub mod canon;
+pub mod chunker;
+pub mod extract;
+pub mod fusion;
 pub mod hash;
+pub mod lexical;
+pub mod pack;
 pub mod receipt;
+pub mod sentence;
+pub mod tokens;
 pub mod trace;
+pub mod vector;
 pub mod verify;
