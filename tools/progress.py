@@ -150,18 +150,18 @@ def run_logged(
             )
         except FileNotFoundError:
             raise SetupError(f"the program {command[0]} is not installed or not on PATH") from None
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                record.write(line)
-                lines.append(line)
-                if line.strip():
-                    step.say(line)
-            code = process.wait()
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
+        assert process.stdout is not None
+        with process:
+            try:
+                for line in process.stdout:
+                    record.write(line)
+                    lines.append(line)
+                    if line.strip():
+                        step.say(line)
+            except BaseException:
+                process.terminate()
+                raise
+        code = process.returncode
         record.write(f"exit status {code}\n")
     if code != 0:
         tail = "".join(lines[-12:]).strip() or "(it printed nothing)"

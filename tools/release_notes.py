@@ -122,7 +122,8 @@ class _PageParser(HTMLParser):
             title = re.sub(r"^[A-Z0-9]+(\.[0-9]+)*\. ", "", _tidy(self._text or []))
             self._titles[-1] = title
             if len(self._titles) == 1:
-                self.page.version = title[len("Release "):] if title.startswith("Release ") else ""
+                named = re.fullmatch(r"Release (\d+(?:\.\d+)*)", title)
+                self.page.version = named.group(1) if named else ""
             self._text = None
         elif tag == "li" and kind == "listitem":
             self._end_paragraph()
