@@ -76,7 +76,7 @@ pub struct Space {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// Candidates asked for.
+    /// Best candidates to consider; those withheld from the caller count.
     pub k: u32,
     /// Candidates taken from each arm before they are fused.
     pub depth: u32,

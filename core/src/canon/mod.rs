@@ -134,6 +134,31 @@ pub enum CanonErrorKind {
 }
 
 impl CanonErrorKind {
+    /// Stable name of the rule, as golden vectors use it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::TooLarge(_) => "too_large",
+            Self::TooDeep => "too_deep",
+            Self::TooManyValues => "too_many_values",
+            Self::InvalidUtf8 => "invalid_utf8",
+            Self::UnexpectedEnd(_) => "unexpected_end",
+            Self::Unexpected { .. } => "unexpected",
+            Self::DuplicateKey(_) => "duplicate_key",
+            Self::NonAsciiKey(_) => "non_ascii_key",
+            Self::Float => "float",
+            Self::Exponent => "exponent",
+            Self::NegativeZero => "negative_zero",
+            Self::LeadingZero => "leading_zero",
+            Self::OutOfRange => "out_of_range",
+            Self::LoneSurrogate => "lone_surrogate",
+            Self::BadEscape => "bad_escape",
+            Self::ControlCharacter => "control_character",
+            Self::TrailingBytes => "trailing_bytes",
+            Self::NotCanonical => "not_canonical",
+            Self::Shape { .. } => "shape",
+        }
+    }
+
     /// Whether the text broke a size limit rather than the grammar.
     pub fn is_limit(&self) -> bool {
         matches!(

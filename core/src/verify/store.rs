@@ -50,8 +50,8 @@ pub enum Replay {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
     /// Candidates in order as the retrieval finds them before anything is withheld from a caller:
-    /// the first [`Receipt::considered`] of them, or all if there are fewer. Leaves are computed
-    /// from the stored texts.
+    /// the first `params.k` of the receipt, or all if there are fewer. Leaves are computed from the
+    /// stored texts.
     pub candidates: Vec<Candidate>,
     /// Corpus statistics at the recorded state.
     pub stats: Stats,
@@ -243,13 +243,12 @@ pub(super) fn replay_round(
     };
     let at_receipt = format!("{at}.receipt");
     compare_totals(receipt, &replayed, &at_receipt)?;
-    let considered = receipt.considered();
-    let prefix = replayed.candidates.get(..considered);
-    let prefix = prefix.unwrap_or(&replayed.candidates);
+    let most = replayed.candidates.len().min(receipt.params.k as usize);
+    let found = replayed.candidates.get(..most).unwrap_or_default();
     let withheld = if visible == Visible::Checked && receipt.masked > 0 {
-        compare_visible(receipt, prefix, &at_receipt)?
+        compare_visible(receipt, found, &at_receipt)?
     } else {
-        compare_all(receipt, prefix, &at_receipt)?;
+        compare_all(receipt, found, &at_receipt)?;
         0
     };
     let how = match receipt.nominator {
