@@ -170,6 +170,7 @@ def _link_from_state(home: Path, tree: str, progress: Progress) -> None:
         link.unlink()
     elif link.exists():
         raise SetupError(f"{link} exists, but the server's user cannot reach it. Remove it and run this again.")
+    (home / "BELONGS_TO").write_text(f"{places.REPO}\nThis folder may go when that one is gone.\n", encoding="utf-8")
     link.symlink_to(home / tree)
     progress.note(f"the server's user cannot enter {places.REPO}, so PostgreSQL is in {home}")
 
