@@ -6,3 +6,4 @@
 //! files alone, by [`check::check_file`].
 
 pub mod library;
+pub mod tamper;

@@ -85,6 +85,13 @@ pub struct Search<'a> {
     pub visible: Visible,
 }
 
+/// What a retrieval depends on besides the query.
+struct How<'a> {
+    params: &'a Params,
+    seq: i64,
+    nominees: Option<&'a [i64]>,
+}
+
 impl Default for Search<'_> {
     fn default() -> Self {
         Self {
@@ -212,6 +219,24 @@ impl Library {
         commitment
     }
 
+    fn space() -> Space {
+        Space {
+            id: 1,
+            digest: "letters".into(),
+            dims: 4,
+            quantiser: vector::NAME.into(),
+        }
+    }
+
+    /// The quantised vector of a text as receipts write it.
+    fn digits(text: &str) -> String {
+        let components = Self::vector(text).map(|component| {
+            let [low, high] = component.to_le_bytes();
+            format!("{low:02x}{high:02x}")
+        });
+        components.concat()
+    }
+
     fn words(text: &str) -> Vec<String> {
         let words = text.split(|letter: char| !letter.is_alphanumeric());
         let words = words.filter(|word| !word.is_empty());
@@ -228,26 +253,32 @@ impl Library {
         self.items.iter().filter(open).collect()
     }
 
-    /// Items that match in each arm, best first, with their scores.
-    fn arm(&self, arm: Arm, query: &str, seq: i64, nominees: Option<&[i64]>) -> Vec<(i64, i64)> {
+    /// Items that match in one arm, best first, with their scores.
+    fn arm(&self, arm: Arm, query: &str, how: &How<'_>) -> Vec<(i64, i64)> {
         let wanted = Self::words(query);
         let target = Self::vector(query);
+        let params = how.params;
         let score = |item: &Item| match arm {
             Arm::Lexical => {
                 let words = Self::words(&item.text);
                 let hits = words.iter().filter(|word| wanted.contains(word)).count();
-                1000 * hits as i64 / words.len() as i64
+                let gain = 1_000_000 * hits as i64 * (1000 + i64::from(params.k1_milli));
+                gain / (words.len() as i64 * (1000 + i64::from(params.b_milli)))
             }
             Arm::Vector => {
                 let pairs = Self::vector(&item.text).into_iter().zip(target);
                 pairs.map(|(a, b)| i64::from(a) * i64::from(b)).sum()
             }
         };
-        let items = self.visible_at(seq).into_iter();
-        let proposed = |item: &&Item| nominees.is_none_or(|nominees| nominees.contains(&item.id));
-        let scored = items.filter(proposed).map(|item| (item.id, score(item)));
+        let proposed = |item: &&Item| match (arm, how.nominees) {
+            (Arm::Vector, Some(nominees)) => nominees.contains(&item.id),
+            _ => true,
+        };
+        let items = self.visible_at(how.seq).into_iter().filter(proposed);
+        let scored = items.map(|item| (item.id, score(item)));
         let mut scored: Vec<_> = scored.filter(|(_, score)| *score > 0).collect();
         scored.sort_by_key(|(id, score)| (Reverse(*score), *id));
+        scored.truncate(params.depth as usize);
         scored
     }
 
@@ -263,17 +294,10 @@ impl Library {
     }
 
     /// All candidates in order, before anything is cut or withheld.
-    fn retrieve(
-        &self,
-        query: &str,
-        arms: &[Arm],
-        seq: i64,
-        nominees: Option<&[i64]>,
-    ) -> Vec<Candidate> {
-        let of_arm = |arm| match (arms.contains(&arm), arm) {
-            (false, _) => Vec::new(),
-            (true, Arm::Lexical) => self.arm(arm, query, seq, None),
-            (true, Arm::Vector) => self.arm(arm, query, seq, nominees),
+    fn retrieve(&self, query: &str, arms: &[Arm], how: &How<'_>) -> Vec<Candidate> {
+        let of_arm = |arm| match arms.contains(&arm) {
+            true => self.arm(arm, query, how),
+            false => Vec::new(),
         };
         let (lexical, vector) = (of_arm(Arm::Lexical), of_arm(Arm::Vector));
         let place = |list: &[(i64, i64)], id| {
@@ -281,13 +305,13 @@ impl Library {
             Some((at as u32 + 1, list[at].1))
         };
         let mut candidates: Vec<Candidate> = Vec::new();
-        for item in self.visible_at(seq) {
+        for item in self.visible_at(how.seq) {
             let lexical = place(&lexical, item.id);
             let vector = place(&vector, item.id);
             let fused = [lexical, vector].into_iter().flatten();
-            let score = fused
-                .map(|(rank, _)| 1_000_000_000 / (60 + i64::from(rank)))
-                .sum();
+            let offset = i64::from(how.params.rrf_k);
+            let share = |(rank, _): (u32, i64)| 1_000_000_000 / (offset + i64::from(rank));
+            let score = fused.map(share).sum();
             if score == 0 {
                 continue;
             }
@@ -310,16 +334,28 @@ impl Library {
     /// Runs a retrieval at the present state and gives its receipt.
     pub fn search(&mut self, search: &Search<'_>) -> Receipt {
         let query = self.keep(search.query);
-        let nominees = match search.nominator {
+        let params = Params {
+            k: search.k,
+            depth: 50,
+            k1_milli: 1200,
+            b_milli: 750,
+            rrf_k: 60,
+        };
+        let mut how = How {
+            params: &params,
+            seq: self.seq,
+            nominees: None,
+        };
+        let nominees: Vec<i64> = match search.nominator {
             // An index that misses something: every second item.
             Nominator::Approximate => {
-                let all = self.arm(Arm::Vector, search.query, self.seq, None);
+                let all = self.arm(Arm::Vector, search.query, &how);
                 all.iter().step_by(2).map(|(id, _)| *id).collect()
             }
             Nominator::None | Nominator::Exact => Vec::new(),
         };
-        let proposed = (search.nominator == Nominator::Approximate).then_some(&nominees[..]);
-        let all = self.retrieve(search.query, search.arms, self.seq, proposed);
+        how.nominees = (search.nominator == Nominator::Approximate).then_some(&nominees[..]);
+        let all = self.retrieve(search.query, search.arms, &how);
         let total_matched = all.len() as u64;
         let considered: Vec<_> = all.into_iter().take(search.k as usize).collect();
         let cut = match total_matched > considered.len() as u64 {
@@ -334,10 +370,6 @@ impl Library {
             .filter(|candidate| !(withhold && private(candidate.item)))
             .collect();
         let by_vector = search.arms.contains(&Arm::Vector);
-        let digits = Self::vector(search.query).map(|component| {
-            let [low, high] = component.to_le_bytes();
-            format!("{low:02x}{high:02x}")
-        });
         Receipt {
             v: ReceiptVersion::V1,
             namespace: "default".into(),
@@ -347,20 +379,9 @@ impl Library {
             ranker: lexical::NAME.into(),
             fusion: fusion::NAME.into(),
             arms: search.arms.to_vec(),
-            space: by_vector.then(|| Space {
-                id: 1,
-                digest: "letters".into(),
-                dims: 4,
-                quantiser: vector::NAME.into(),
-            }),
-            query_vector: by_vector.then(|| digits.concat()),
-            params: Params {
-                k: search.k,
-                depth: 50,
-                k1_milli: 1200,
-                b_milli: 750,
-                rrf_k: 60,
-            },
+            space: by_vector.then(Self::space),
+            query_vector: by_vector.then(|| Self::digits(search.query)),
+            params,
             state: State {
                 seq: self.seq,
                 extra: vec![],
@@ -519,9 +540,28 @@ impl Evidence for Library {
         if !self.behaviour.erased_items.is_empty() {
             return Ok(Replay::Erased);
         }
+        if receipt
+            .space
+            .as_ref()
+            .is_some_and(|space| *space != Self::space())
+        {
+            return Err("no such embedding space".into());
+        }
+        // This corpus embeds by itself, so the recorded vector must be that of the query.
+        if receipt
+            .query_vector
+            .as_ref()
+            .is_some_and(|digits| *digits != Self::digits(query))
+        {
+            return Err("the query vector is not that of the query".into());
+        }
         let approximate = receipt.nominator == Nominator::Approximate;
-        let nominees = approximate.then_some(&receipt.nominees[..]);
-        let all = self.retrieve(query, &receipt.arms, receipt.state.seq, nominees);
+        let how = How {
+            params: &receipt.params,
+            seq: receipt.state.seq,
+            nominees: approximate.then_some(&receipt.nominees),
+        };
+        let all = self.retrieve(query, &receipt.arms, &how);
         Ok(Replay::Done(Replayed {
             total_matched: all.len() as u64,
             stats: self.stats(receipt.state.seq),

@@ -227,7 +227,7 @@ pub fn check_size(text: &[u8]) -> Result<(), CanonError> {
 /// # Errors
 /// Where the structure holds a float, an integer out of range or a key outside ASCII.
 pub fn to_text<T: Serialize + ?Sized>(structure: &T) -> Result<String, CanonError> {
-    let json = serde_json::to_value(structure).map_err(|error| shape(String::new(), &error))?;
+    let json = serde_json::to_value(structure).map_err(|error| misfit("", error))?;
     Value::try_from(json)?.encode()
 }
 
@@ -249,26 +249,24 @@ pub fn from_text<T: DeserializeOwned + Serialize>(text: &str) -> Result<T, Canon
 pub fn from_value<T: DeserializeOwned + Serialize>(value: Value) -> Result<T, CanonError> {
     let json = serde_json::Value::from(value.clone());
     let structure: T = serde_path_to_error::deserialize(json)
-        .map_err(|error| shape(error.path().to_string(), error.inner()))?;
-    let again = serde_json::to_value(&structure).map_err(|error| shape(String::new(), &error))?;
+        .map_err(|error| misfit(&error.path().to_string(), error.inner()))?;
+    let again = serde_json::to_value(&structure).map_err(|error| misfit("", error))?;
     match first_difference(&value, &Value::try_from(again)?) {
         None => Ok(structure),
-        Some(path) => Err(CanonError {
-            at: 0,
-            kind: CanonErrorKind::Shape {
-                message: "a required member is missing or has another form".into(),
-                path,
-            },
-        }),
+        Some(path) => Err(misfit(
+            path.trim_start_matches('.'),
+            "a required member is missing or has another form",
+        )),
     }
 }
 
-fn shape(path: String, error: &serde_json::Error) -> CanonError {
+/// A structure that does not fit at `path`, which is empty for the whole of it.
+fn misfit(path: &str, message: impl ToString) -> CanonError {
     CanonError {
         at: 0,
         kind: CanonErrorKind::Shape {
-            path: if path.is_empty() { ".".into() } else { path },
-            message: error.to_string(),
+            path: if path.is_empty() { "." } else { path }.into(),
+            message: message.to_string(),
         },
     }
 }
