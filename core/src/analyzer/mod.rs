@@ -17,6 +17,7 @@
 
 mod english;
 mod fold;
+mod stem;
 mod words;
 
 use std::collections::{BTreeMap, HashSet};
