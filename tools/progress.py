@@ -139,9 +139,9 @@ def run_logged(
     LOGS.mkdir(parents=True, exist_ok=True)
     path = LOGS / f"{log}.log"
     lines = []
-    with open(path, "a", encoding="utf-8") as record:
+    # By lines, so that a build can be followed in its log.
+    with open(path, "a", encoding="utf-8", buffering=1) as record:
         record.write(f"$ {' '.join(command)}\n")
-        record.flush()
         try:
             process = subprocess.Popen(
                 list(command), cwd=cwd, env=dict(os.environ if env is None else env),
