@@ -145,7 +145,9 @@ def install_extension(step: Step, installation: Installation, profile: str) -> N
         ["cargo", "pgrx", "install", "--manifest-path", str(places.REPO / "extension" / "Cargo.toml"),
          "--profile", profile, "--no-default-features", "--features", f"pg{installation.major}",
          "--pg-config", str(installation.pg_config)],
-        log=f"extension-pg{installation.major}", cwd=places.REPO, env=environment(),
+        # A backtrace of cargo-pgrx would push its message out of the lines that are shown.
+        log=f"extension-pg{installation.major}", cwd=places.REPO,
+        env={**environment(), "NO_COLOR": "1", "RUST_BACKTRACE": "0", "RUST_LIB_BACKTRACE": "0"},
     )
     _let_everyone_read(installation)
     _STAMPS.mkdir(parents=True, exist_ok=True)

@@ -164,7 +164,7 @@ def run_logged(
         code = process.returncode
         record.write(f"exit status {code}\n")
     if code != 0:
-        tail = "".join(lines[-12:]).strip() or "(it printed nothing)"
+        tail = "".join(lines[-25:]).strip() or "(it printed nothing)"
         raise SetupError(f"`{' '.join(command)}` ended with status {code}. Log: {path}. Its last lines:\n{tail}")
     return "".join(lines)
 
