@@ -12,6 +12,9 @@ use cortex_core::analyzer;
 use cortex_core::lexical::{self, Params, Posting, Stats};
 use serde_json::Value;
 
+/// A question with the ids of the documents that answer it.
+type Question = (String, HashSet<String>);
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folders: Vec<String> = std::env::args().skip(1).collect();
     if folders.is_empty() {
@@ -99,7 +102,7 @@ fn measure(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// The questions with the ids of the documents that answer them; unanswerable ones are left out.
-fn questions(folder: &Path) -> Result<Vec<(String, HashSet<String>)>, Box<dyn std::error::Error>> {
+fn questions(folder: &Path) -> Result<Vec<Question>, Box<dyn std::error::Error>> {
     let claims = folder.join("claims_dev.jsonl");
     let (path, text, gold) = if claims.exists() {
         (claims, "claim", "cited_doc_ids")

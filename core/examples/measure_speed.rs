@@ -17,8 +17,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("name a text file")?;
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
     let text = &text[..text.floor_char_boundary(60_000)];
-    let words = analyzer::word_count(text);
-    println!("{} bytes, {words} words", text.len());
+    let words = analyzer::term_counts(text).1;
+    println!(
+        "{} bytes, {words} words that are not stop words",
+        text.len()
+    );
 
     let chunks = chunker::chunk(text, &ChunkOptions::default());
     let pieces: Vec<&str> = chunks

@@ -36,6 +36,11 @@ impl TokenRef<'_> {
 
 /// Calls `sink` with each token of `text`, up to [`MAX_TOKENS`].
 pub(super) fn for_each(text: &str, sink: &mut dyn FnMut(TokenRef<'_>)) {
+    for_each_until(text, u32::MAX, sink);
+}
+
+/// As [`for_each`], but stops looking when `positions` words were found; a few more may be reported.
+pub(super) fn for_each_until(text: &str, positions: u32, sink: &mut dyn FnMut(TokenRef<'_>)) {
     let mut splitter = Splitter {
         sink,
         term: String::new(),
@@ -46,6 +51,7 @@ pub(super) fn for_each(text: &str, sink: &mut dyn FnMut(TokenRef<'_>)) {
     let mut at = 0;
     while let Some(&byte) = text.as_bytes().get(at)
         && splitter.emitted < MAX_TOKENS
+        && splitter.position < positions
     {
         if byte.is_ascii() && fold::ascii_class(byte) == Class::Break {
             at += 1;
