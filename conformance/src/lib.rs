@@ -3,7 +3,8 @@
 //! A vector file lies under `<area>/v1/`, holds cases with an id and a description, and never
 //! changes: a test compares its BLAKE3 digest with [`vectors::FROZEN`]. What must be large is given
 //! by a rule and not stored. The files are written by [`vectors::generate`] and checked, from the
-//! files alone, by [`check::check_file`].
+//! files alone, by [`vectors::check`].
 
 pub mod library;
 pub mod tamper;
+pub mod vectors;

@@ -8,7 +8,7 @@ use cortex_core::verify::{Code, Evidence, Level, Options, Outcome, Report, StepO
 
 fn with_store(trace: &Trace, library: &mut Library) -> Report {
     let store: &mut dyn Evidence = library;
-    verify(&trace.to_text().unwrap(), &Options::default(), Some(store))
+    verify(trace.to_text().unwrap(), &Options::default(), Some(store))
 }
 
 fn assert_failed(report: &Report, code: Code, at: &str) {
@@ -86,7 +86,7 @@ fn a_question_without_evidence_verifies_as_insufficient() {
 #[test]
 fn without_a_store_the_level_is_l0_and_the_rest_is_listed_as_skipped() {
     let trace = Library::default().ask(&Search::default(), 2);
-    let report = verify(&trace.to_text().unwrap(), &Options::default(), None);
+    let report = verify(trace.to_text().unwrap(), &Options::default(), None);
     assert_eq!(report.level, Some(Level::L0));
     assert_eq!(report.outcome, Outcome::Verified);
     let named = |name| report.steps.iter().find(|step| step.name == name).unwrap();

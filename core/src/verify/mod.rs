@@ -66,14 +66,15 @@ const LADDER: [(u8, &str); 13] = [
     REPLAY, VISIBILITY,
 ];
 
-/// Verifies the canonical text of a trace: alone up to level L0, with a store up to L4.
+/// Verifies the canonical text of a trace: alone up to level L0, with a store up to L4. The text may
+/// be given as bytes that were not checked for UTF-8.
 pub fn verify(
-    trace_text: &str,
+    trace_text: impl AsRef<[u8]>,
     options: &Options<'_>,
     evidence: Option<&mut dyn Evidence>,
 ) -> Report {
     let mut ladder = Ladder::default();
-    let end = climb(&mut ladder, trace_text, options, evidence);
+    let end = climb(&mut ladder, trace_text.as_ref(), options, evidence);
     let why = match end {
         Ok(()) => "no store was given to check against",
         Err(Stopped) => "an earlier step failed",
@@ -87,7 +88,7 @@ struct Stopped;
 
 fn climb(
     ladder: &mut Ladder,
-    text: &str,
+    text: &[u8],
     options: &Options<'_>,
     mut store: Option<&mut dyn Evidence>,
 ) -> Result<(), Stopped> {
@@ -154,8 +155,8 @@ fn climb(
     Ok(())
 }
 
-fn parse(text: &str) -> Result<Value, Failure> {
-    canon::parse_canonical(text.as_bytes()).map_err(|CanonError { at, kind }| {
+fn parse(text: &[u8]) -> Result<Value, Failure> {
+    canon::parse_canonical(text).map_err(|CanonError { at, kind }| {
         let code = match kind {
             CanonErrorKind::NotCanonical => Code::TNoncanon,
             ref kind if kind.is_limit() => Code::TLimit,
