@@ -74,6 +74,11 @@ impl Fault {
         self
     }
 
+    /// The SQLSTATE.
+    pub fn code(&self) -> PgSqlErrorCode {
+        self.code
+    }
+
     /// The message alone, for records of a fault.
     pub fn message(&self) -> &str {
         &self.message
