@@ -63,19 +63,22 @@ CREATE TABLE cortex.binding (
     title_column name,
     date_column name,
     origin text,                             -- label in headers; the table's name if none was given
-    column_relation oid NOT NULL,            -- the table that column_numbers belong to: stale after a restore
+    column_relation oid NOT NULL,            -- the table that the three below belong to: stale after a restore
     column_numbers smallint[] NOT NULL,      -- attnums of key, text, title and date columns, to follow renames
+    column_types text[] NOT NULL,            -- and their types, to notice a change
+    wired oid[] NOT NULL,                    -- the levels that carry triggers, to notice a dropped partition
     generation integer NOT NULL DEFAULT 1,   -- raised by every change of this row: cached plans follow it
     mode text NOT NULL DEFAULT 'sync',
     created_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
     CONSTRAINT binding_pkey PRIMARY KEY (id),
     CONSTRAINT binding_name_key UNIQUE (namespace_id, name),
-    CONSTRAINT binding_relation_key UNIQUE (namespace_id, relation),
     CONSTRAINT binding_namespace_fkey FOREIGN KEY (namespace_id) REFERENCES cortex.namespace (id),
     CONSTRAINT binding_key_columns_check CHECK (pg_catalog.cardinality(key_columns) BETWEEN 1 AND 8),
     CONSTRAINT binding_text_columns_check CHECK (pg_catalog.cardinality(text_columns) BETWEEN 1 AND 64),
     CONSTRAINT binding_mode_check CHECK (mode IN ('sync'))
 );
+-- The relation of a binding whose table was dropped is 0: a dump would carry a dangling oid to another table.
+CREATE UNIQUE INDEX binding_relation_key ON cortex.binding (namespace_id, relation) WHERE relation <> 0::oid;
 
 -- One row per transaction and namespace: rows carry its id, the sealer gives it a seq.
 CREATE TABLE cortex.change (

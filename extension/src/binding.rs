@@ -193,6 +193,25 @@ impl Binding {
         self.key.iter().map(|column| format!("{table}.{}", identifier(&column.name))).collect()
     }
 
+    /// A FROM item with these keys, given as texts, in one column for each column of the key. Literals take
+    /// the types' input functions; casts could be a type owner's.
+    pub fn keys(&self, keys: &[Vec<String>]) -> Result<String, Fault> {
+        let arrays = self.key.iter().enumerate().map(|(n, column)| {
+            let elements: Vec<String> = keys.iter().filter_map(|key| key.get(n)).map(|text| element(text)).collect();
+            Ok(format!("pg_catalog.unnest({}::{})", literal(&format!("{{{}}}", elements.join(","))), array_type(column.base)?))
+        });
+        Ok(format!("ROWS FROM ({})", arrays.collect::<Result<Vec<_>, Fault>>()?.join(", ")))
+    }
+
+    /// The columns of one key, given as texts, as literals of their types.
+    pub fn key_literals(&self, key: &[String]) -> Result<Vec<String>, Fault> {
+        if key.len() != self.key.len() {
+            return Err(Fault::argument(format!("a key of {} columns for one of {}", key.len(), self.key.len())));
+        }
+        let literals = self.key.iter().zip(key);
+        Ok(literals.map(|(column, text)| format!("{}::{}", literal(text), type_name(column.base))).collect())
+    }
+
     /// Whether equal keys always have the same artifact id.
     pub fn exact_key(&self) -> bool {
         self.key.iter().all(Column::exact)
@@ -230,4 +249,29 @@ pub fn identifier(name: &str) -> String {
 /// A string literal, read alike whatever `standard_conforming_strings` says.
 pub fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+/// An element of an array literal.
+fn element(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// The qualified name of the type of arrays of a base type.
+fn array_type(base: pg_sys::Oid) -> Result<String, Fault> {
+    // SAFETY: a catalog look-up.
+    let array = unsafe { pg_sys::get_array_type(base) };
+    if array == pg_sys::InvalidOid {
+        return Err(Fault::unsupported(format!("type {} has no array type", type_name(base))));
+    }
+    Ok(type_name(array))
+}
+
+/// The qualified name of a type, any length of value fitting into it.
+fn type_name(oid: pg_sys::Oid) -> String {
+    let flags = pg_sys::FORMAT_TYPE_TYPEMOD_GIVEN | pg_sys::FORMAT_TYPE_FORCE_QUALIFY;
+    // SAFETY: a catalog look-up; the name is a palloc'ed string.
+    unsafe {
+        let name = pg_sys::format_type_extended(oid, -1, flags as pg_sys::bits16);
+        std::ffi::CStr::from_ptr(name).to_string_lossy().into_owned()
+    }
 }

@@ -133,15 +133,26 @@ fn connected<R>(
     // (sub)transaction's abort then closes the connection, as for any C caller.
     unsafe {
         connect(None)?;
-        let code = pg_sys::SPI_execute_with_args(
-            sql.as_ptr(),
-            args.len() as i32,
-            types.as_mut_ptr(),
-            datums.as_mut_ptr(),
-            nulls.as_ptr(),
-            read_only,
-            0,
-        );
+        let snapshot = if read_only { std::ptr::null_mut() } else { latest() };
+        let code = if snapshot.is_null() {
+            pg_sys::SPI_execute_with_args(
+                sql.as_ptr(),
+                args.len() as i32,
+                types.as_mut_ptr(),
+                datums.as_mut_ptr(),
+                nulls.as_ptr(),
+                read_only,
+                0,
+            )
+        } else {
+            let plan = pg_sys::SPI_prepare(sql.as_ptr(), args.len() as i32, types.as_mut_ptr());
+            if plan.is_null() {
+                pg_sys::SPI_finish();
+                return Err(Fault::internal("SPI could not prepare an internal statement".into()));
+            }
+            let no_check = std::ptr::null_mut();
+            pg_sys::SPI_execute_snapshot(plan, datums.as_mut_ptr(), nulls.as_ptr(), snapshot, no_check, false, true, 0)
+        };
         let result = if code < 0 {
             Err(Fault::internal(format!("SPI answered {code} to an internal statement")))
         } else {

@@ -35,3 +35,32 @@ pub fn open(namespace_id: i32, binding_id: i32, reason: &str, detail: Option<&st
     )?
     .ok_or_else(|| Fault::internal("a hold was not made".into()))
 }
+
+/// Releases the open holds of these reasons and answers how many there were.
+pub fn release(namespace_id: i32, binding_id: i32, reasons: &[&str]) -> Result<u64, Fault> {
+    let reasons: Vec<String> = reasons.iter().map(|reason| (*reason).to_owned()).collect();
+    db::execute(
+        "UPDATE cortex.hold SET released_by = (SELECT cortex._change_id($1)) \
+          WHERE binding_id = $2 AND released_by IS NULL AND reason = ANY ($3)",
+        &[namespace_id.into(), binding_id.into(), reasons.into()],
+    )
+}
+
+/// Releases one hold, unless it is released already.
+pub fn release_one(namespace_id: i32, hold_id: i64) -> Result<bool, Fault> {
+    let released = db::execute(
+        "UPDATE cortex.hold SET released_by = (SELECT cortex._change_id($1)) WHERE id = $2 AND released_by IS NULL",
+        &[namespace_id.into(), hold_id.into()],
+    )?;
+    Ok(released > 0)
+}
+
+/// Whether a hold of this reason is open.
+pub fn is_open(binding_id: i32, reason: &str) -> Result<bool, Fault> {
+    let open = db::write_one(
+        "SELECT EXISTS (SELECT FROM cortex.hold WHERE binding_id = $1 AND reason = $2 AND released_by IS NULL)",
+        &[binding_id.into(), reason.into()],
+        |row| row.must(1),
+    )?;
+    Ok(open.unwrap_or(false))
+}

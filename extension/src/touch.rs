@@ -58,6 +58,21 @@ pub fn statement(binding: &Binding, origin: Origin) -> String {
     )
 }
 
+/// A query for the artifact ids of the rows that are there, of those whose keys the FROM item `keys` lists.
+pub fn rows(binding: &Binding, keys: &str) -> String {
+    let aliases: Vec<String> = (1..=binding.key.len()).map(|n| format!("k{n}")).collect();
+    let references = binding.key_of("u");
+    let same: Vec<String> =
+        references.iter().zip(&aliases).map(|(key, alias)| format!("{key} OPERATOR(pg_catalog.=) k.{alias}")).collect();
+    format!(
+        "SELECT {} FROM {keys} k ({}) JOIN {} u ON {}",
+        binding.artifact(&references),
+        aliases.join(", "),
+        binding.from,
+        same.join(" AND ")
+    )
+}
+
 /// SQL for the hash of the content in columns `v1`, `v2` ... under `hash_key`.
 fn hash(binding: &Binding) -> String {
     let values: Vec<String> = (1..=binding.values.len()).map(|n| format!("v{n}")).collect();

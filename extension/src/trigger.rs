@@ -20,7 +20,7 @@ use crate::db::{self, Kept, Slot};
 use crate::error::{Fault, Outcome};
 use crate::hold;
 use crate::rights;
-use crate::subxact::{Failure, guarded};
+use crate::subxact::guarded;
 use crate::touch::{self, Origin};
 
 /// Up to so many touched rows the kept plan is used, which looks everything up by index.
@@ -53,14 +53,14 @@ fn follow(data: &pg_sys::TriggerData) -> Outcome<()> {
     let binding_id = binding_id(data)?;
     match guarded(|| touch(data, binding_id)) {
         Ok(()) => Ok(()),
-        Err(failure) if failure.concerns_the_caller() => failure.raise(),
+        Err(failure) if failure.concerns_the_caller() => Err(failure.into()),
         Err(failure) => close(binding_id, failure),
     }
 }
 
 /// Closes the binding until it is reconciled. If even that is impossible, the user's statement fails with
 /// the first error, since committing it would leave outdated content in service.
-fn close(binding_id: i32, failure: Failure) -> Outcome<()> {
+fn close(binding_id: i32, failure: Fault) -> Outcome<()> {
     match guarded(|| hold::open_fault(binding_id, failure.message())) {
         Ok(None) => Ok(()),
         Ok(Some(name)) => {
@@ -71,8 +71,8 @@ fn close(binding_id: i32, failure: Failure) -> Outcome<()> {
             );
             Ok(())
         }
-        Err(second) if second.concerns_the_caller() => second.raise(),
-        Err(_) => failure.raise(),
+        Err(second) if second.concerns_the_caller() => Err(second.into()),
+        Err(_) => Err(failure.into()),
     }
 }
 
