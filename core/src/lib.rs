@@ -4,6 +4,7 @@
 pub mod analyzer;
 pub mod canon;
 pub mod chunker;
+pub mod excerpt;
 pub mod extract;
 pub mod fusion;
 pub mod hash;

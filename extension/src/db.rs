@@ -5,7 +5,10 @@
 //! transaction id (it runs on a hot standby). So the access is said by the caller: [`read`] uses the
 //! calling query's snapshot, [`write()`] sees everything up to now.
 
+use std::cell::OnceCell;
 use std::ffi::{CString, c_char};
+use std::rc::Rc;
+use std::thread::LocalKey;
 
 use pgrx::datum::{DatumWithOid, FromDatum};
 use pgrx::pg_sys;
@@ -82,25 +85,35 @@ fn run<T>(
     sql: &str,
     args: &[DatumWithOid],
     read_only: bool,
+    each: impl FnMut(&Row) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    // SAFETY: the table is the one SPI filled for this statement.
+    connected(sql, args, read_only, |_, table| unsafe { rows(table, each) })
+}
+
+/// The rows of a result.
+///
+/// # Safety
+/// `table` is null or the table of the statement that ran last, its connection still open.
+unsafe fn rows<T>(
+    table: *mut pg_sys::SPITupleTable,
     mut each: impl FnMut(&Row) -> Result<T, Fault>,
 ) -> Result<Vec<T>, Fault> {
-    connected(sql, args, read_only, |_, table| {
-        if table.is_null() {
-            return Ok(Vec::new());
+    if table.is_null() {
+        return Ok(Vec::new());
+    }
+    // SAFETY: SPI filled the table for this statement; it holds `numvals` tuples.
+    let (rows, desc, count) = unsafe { ((*table).vals, (*table).tupdesc, (*table).numvals as usize) };
+    let mut out = Vec::with_capacity(count);
+    for i in 0..count {
+        if i % 4096 == 0 {
+            pgrx::check_for_interrupts!();
         }
-        // SAFETY: SPI filled the table for this statement; it holds `numvals` tuples.
-        let (rows, desc, count) = unsafe { ((*table).vals, (*table).tupdesc, (*table).numvals as usize) };
-        let mut out = Vec::with_capacity(count);
-        for i in 0..count {
-            if i % 4096 == 0 {
-                pgrx::check_for_interrupts!();
-            }
-            // SAFETY: i < numvals.
-            let row = Row { tuple: unsafe { *rows.add(i) }, desc };
-            out.push(each(&row)?);
-        }
-        Ok(out)
-    })
+        // SAFETY: i < numvals.
+        let row = Row { tuple: unsafe { *rows.add(i) }, desc };
+        out.push(each(&row)?);
+    }
+    Ok(out)
 }
 
 fn connected<R>(
@@ -119,19 +132,27 @@ fn connected<R>(
     // SAFETY: arrays of equal length outlive the call. An ERROR unwinds past SPI_finish, and the
     // (sub)transaction's abort then closes the connection, as for any C caller.
     unsafe {
-        if pg_sys::SPI_connect() != pg_sys::SPI_OK_CONNECT as i32 {
-            return Err(Fault::internal("SPI_connect failed".into()));
-        }
-        pg_sys::SPI_tuptable = std::ptr::null_mut();
-        let code = pg_sys::SPI_execute_with_args(
-            sql.as_ptr(),
-            args.len() as i32,
-            types.as_mut_ptr(),
-            datums.as_mut_ptr(),
-            nulls.as_ptr(),
-            read_only,
-            0,
-        );
+        connect(None)?;
+        let snapshot = if read_only { std::ptr::null_mut() } else { latest() };
+        let code = if snapshot.is_null() {
+            pg_sys::SPI_execute_with_args(
+                sql.as_ptr(),
+                args.len() as i32,
+                types.as_mut_ptr(),
+                datums.as_mut_ptr(),
+                nulls.as_ptr(),
+                read_only,
+                0,
+            )
+        } else {
+            let plan = pg_sys::SPI_prepare(sql.as_ptr(), args.len() as i32, types.as_mut_ptr());
+            if plan.is_null() {
+                pg_sys::SPI_finish();
+                return Err(Fault::internal("SPI could not prepare an internal statement".into()));
+            }
+            let no_check = std::ptr::null_mut();
+            pg_sys::SPI_execute_snapshot(plan, datums.as_mut_ptr(), nulls.as_ptr(), snapshot, no_check, false, true, 0)
+        };
         let result = if code < 0 {
             Err(Fault::internal(format!("SPI answered {code} to an internal statement")))
         } else {
@@ -139,5 +160,138 @@ fn connected<R>(
         };
         pg_sys::SPI_finish();
         result
+    }
+}
+
+/// A statement that a backend prepares once and runs often, with one plan that does not depend on its
+/// arguments.
+pub struct Kept {
+    plan: pg_sys::SPIPlanPtr,
+    arguments: usize,
+}
+
+impl Kept {
+    /// Parses `sql`. `trigger` makes the transition tables of a trigger's call visible under their names.
+    pub fn prepare(sql: &str, types: &[pg_sys::Oid], trigger: Option<&pg_sys::TriggerData>) -> Result<Self, Fault> {
+        let sql = CString::new(sql).map_err(|_| Fault::internal("a statement holds a NUL byte".into()))?;
+        let mut types = types.to_vec();
+        // SAFETY: the strings and arrays outlive the calls; SPI_keepplan moves the plan out of the
+        // connection's memory.
+        unsafe {
+            connect(trigger)?;
+            let plan = pg_sys::SPI_prepare_cursor(
+                sql.as_ptr(),
+                types.len() as i32,
+                types.as_mut_ptr(),
+                pg_sys::CURSOR_OPT_GENERIC_PLAN as i32,
+            );
+            let kept = if plan.is_null() { -1 } else { pg_sys::SPI_keepplan(plan) };
+            pg_sys::SPI_finish();
+            if kept != 0 {
+                return Err(Fault::internal("SPI could not prepare an internal statement".into()));
+            }
+            Ok(Kept { plan, arguments: types.len() })
+        }
+    }
+
+    /// Runs the statement with all that is committed or done by this transaction, at every isolation level
+    /// (see [`latest`]). Arguments are datums of the prepared types; `None` is NULL.
+    pub fn write<T>(
+        &self,
+        arguments: &[Option<pg_sys::Datum>],
+        trigger: Option<&pg_sys::TriggerData>,
+        each: impl FnMut(&Row) -> Result<T, Fault>,
+    ) -> Result<Vec<T>, Fault> {
+        if arguments.len() != self.arguments {
+            return Err(Fault::internal(format!("{} arguments for {}", arguments.len(), self.arguments)));
+        }
+        let mut datums: Vec<pg_sys::Datum> = arguments.iter().map(|a| a.unwrap_or(pg_sys::Datum::from(0usize))).collect();
+        let nulls: Vec<c_char> = arguments.iter().map(|a| if a.is_some() { b' ' } else { b'n' } as c_char).collect();
+        // SAFETY: as in `connected`; the plan lives as long as `self`.
+        unsafe {
+            connect(trigger)?;
+            let code = pg_sys::SPI_execute_snapshot(
+                self.plan,
+                datums.as_mut_ptr(),
+                nulls.as_ptr(),
+                latest(),
+                std::ptr::null_mut(),
+                false,
+                true,
+                0,
+            );
+            let result = if code < 0 {
+                Err(Fault::internal(format!("SPI answered {code} to an internal statement")))
+            } else {
+                rows(pg_sys::SPI_tuptable, each)
+            };
+            pg_sys::SPI_finish();
+            result
+        }
+    }
+}
+
+impl Kept {
+    /// At most one row of the statement.
+    pub fn write_one<T>(
+        &self,
+        arguments: &[Option<pg_sys::Datum>],
+        each: impl FnMut(&Row) -> Result<T, Fault>,
+    ) -> Result<Option<T>, Fault> {
+        Ok(self.write(arguments, None, each)?.into_iter().next())
+    }
+}
+
+/// Where a backend keeps one prepared statement.
+pub type Slot = OnceCell<Rc<Kept>>;
+
+/// The statement of a slot, prepared when first asked for.
+pub fn kept(slot: &'static LocalKey<Slot>, sql: &str, types: &[pg_sys::Oid]) -> Result<Rc<Kept>, Fault> {
+    if let Some(kept) = slot.with(|slot| slot.get().cloned()) {
+        return Ok(kept);
+    }
+    let made = Rc::new(Kept::prepare(sql, types, None)?);
+    Ok(slot.with(|slot| slot.get_or_init(|| made).clone()))
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // SAFETY: a kept plan belongs to us alone.
+        unsafe {
+            pg_sys::SPI_freeplan(self.plan);
+        }
+    }
+}
+
+/// The snapshot of a statement that must see every commit so far. READ COMMITTED takes a new one by itself
+/// (null). REPEATABLE READ and SERIALIZABLE would look with the transaction's old one, which shows neither a
+/// binding nor a version that a load made after it: the change would be missed. Foreign keys look the same way.
+fn latest() -> pg_sys::Snapshot {
+    // SAFETY: a backend variable; the snapshot is copied by the executor before anything can replace it.
+    unsafe {
+        if pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 {
+            pg_sys::GetLatestSnapshot()
+        } else {
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// # Safety
+/// Must be paired with SPI_finish on every path that returns.
+unsafe fn connect(trigger: Option<&pg_sys::TriggerData>) -> Result<(), Fault> {
+    // SAFETY: registering reads the trigger's data, which outlives the trigger's call.
+    unsafe {
+        if pg_sys::SPI_connect() != pg_sys::SPI_OK_CONNECT as i32 {
+            return Err(Fault::internal("SPI_connect failed".into()));
+        }
+        pg_sys::SPI_tuptable = std::ptr::null_mut();
+        if let Some(data) = trigger
+            && pg_sys::SPI_register_trigger_data(std::ptr::from_ref(data).cast_mut()) < 0
+        {
+            pg_sys::SPI_finish();
+            return Err(Fault::internal("SPI did not take the transition tables".into()));
+        }
+        Ok(())
     }
 }

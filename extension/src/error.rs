@@ -17,6 +17,11 @@ impl Fault {
         Fault { code, message, detail: None, hint: None }
     }
 
+    /// An error of the server or a panic, as it was caught.
+    pub fn caught(code: PgSqlErrorCode, message: String, detail: Option<String>, hint: Option<String>) -> Self {
+        Fault { code, message, detail, hint }
+    }
+
     /// 22023: an argument that no state of the database could make right.
     pub fn argument(message: String) -> Self {
         Self::new(PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE, message)
@@ -30,6 +35,21 @@ impl Fault {
     /// 42704: something named that does not exist (or that the caller may not know of).
     pub fn unknown(message: String) -> Self {
         Self::new(PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT, message)
+    }
+
+    /// 42703: a column that does not exist.
+    pub fn undefined_column(message: String) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_UNDEFINED_COLUMN, message)
+    }
+
+    /// 55P03: a lock was not to be had in time.
+    pub fn lock(message: String) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE, message)
+    }
+
+    /// 25001: not possible in a transaction like this one.
+    pub fn transaction(message: String) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_ACTIVE_SQL_TRANSACTION, message)
     }
 
     /// 42710: something that exists already.
@@ -72,6 +92,32 @@ impl Fault {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// The SQLSTATE.
+    pub fn code(&self) -> PgSqlErrorCode {
+        self.code
+    }
+
+    /// Whether the user's own transaction has to hear of it: it may be tried again, was cancelled, waited
+    /// too long for a lock, or the server is going down.
+    pub fn concerns_the_caller(&self) -> bool {
+        const CLASS: i32 = (1 << 12) - 1; // two characters of six bits
+        let class = |code: PgSqlErrorCode| code as i32 & CLASS;
+        matches!(
+            self.code,
+            PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE
+                | PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED
+                | PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE
+        ) || class(self.code) == class(PgSqlErrorCode::ERRCODE_OPERATOR_INTERVENTION)
+    }
+
+    /// Message and hint on one line, for records that a person reads later.
+    pub fn sentence(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{}. {hint}", self.message),
+            None => self.message.clone(),
+        }
     }
 
     /// The message alone, for records of a fault.

@@ -1,14 +1,68 @@
 //! Cortex inside PostgreSQL: thin SQL functions and triggers around `cortex-core`.
 
+mod ask;
+mod bind;
+mod binding;
+mod chunk;
 mod db;
+mod ddl;
 mod error;
+mod hold;
+mod load;
+mod put;
+mod read;
+mod reconcile;
+mod retrieve;
 mod rights;
+mod rows;
+mod serve;
+mod sources;
+mod subxact;
+mod touch;
+mod trigger;
+mod vector;
+mod verify;
 
 use pgrx::prelude::*;
 
 pgrx::pg_module_magic!(name, version);
 
 pgrx::extension_sql_file!("../../sql/00_tables.sql", name = "tables", bootstrap);
+pgrx::extension_sql_file!(
+    "../../sql/20_bind.sql",
+    name = "bind",
+    requires = [
+        trigger::touched,
+        sources::content_hash,
+        sources::make_key,
+        sources::change_of,
+        load::load_batch,
+        reconcile::reconcile_batch,
+        bind::cortex_bind,
+        bind::cortex_unbind,
+        bind::cortex_pause,
+        bind::cortex_resume,
+        bind::cortex_reconcile,
+    ]
+);
+pgrx::extension_sql_file!(
+    "../../sql/30_ddl.sql",
+    name = "ddl",
+    requires = ["bind", ddl::ddl_begins, ddl::ddl_ended, ddl::ddl_rewrites, ddl::ddl_dropped]
+);
+
+pgrx::extension_sql_file!(
+    "../../sql/40_space.sql",
+    name = "space",
+    requires = ["tables", sources::make_key, sources::change_of, chunk::embedding_text, vector::vector_fits]
+);
+pgrx::extension_sql_file!(
+    "../../sql/50_work.sql",
+    name = "work",
+    requires = ["tables", chunk::chunk_batch, load::load_batch, reconcile::reconcile_batch]
+);
+pgrx::extension_sql_file!("../../sql/60_views.sql", name = "views", requires = ["bind", "space", "work"]);
+pgrx::extension_sql_file!("../../sql/90_rights.sql", name = "rights", finalize);
 
 /// The version of the loaded library.
 #[pg_extern(immutable, parallel_safe)]

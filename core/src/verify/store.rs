@@ -1,7 +1,7 @@
 //! Checks against what a store holds: evidence (step 7), replay (9) and visibility (10).
 
 use super::report::{Checked, Code, Failure, StepOutcome};
-use crate::hash::{Hash, Key, Leaf, SaltedText, Target};
+use crate::hash::{Hash, Key, Leaf, SaltedText, Target, commit};
 use crate::receipt::{Candidate, Nominator, Receipt, Stats};
 use crate::trace::{EvidenceItem, Round, Span, Trace, Visible};
 
@@ -169,7 +169,9 @@ pub(super) fn evidence_item(
         return Ok(Checked::new(StepOutcome::Redacted, at, expected, "erased"));
     };
     if quote.text != text {
-        return fail("quote", format!("{text:?}"), format!("{:?}", quote.text));
+        // As commitments: a report may go to someone who may not read the text.
+        let found = commit(&quote.salt, text);
+        return fail("quote", item.quote.to_string(), found.to_string());
     }
     let length = quote.text.chars().count() as u64;
     let most = u64::from(trace.policy.excerpt_chars);

@@ -1,0 +1,174 @@
+//! Change detection: one set-based statement for triggers, loads, reconciliations and TRUNCATE.
+//!
+//! It takes keys only, reads the rows anew by key and compares keyed hashes with the current versions.
+//! What differs closes one version and opens another; if nothing differs, nothing is written, not even a
+//! change row. The statement is idempotent and rests on the table alone, so touching too much is harmless.
+
+use crate::binding::{Binding, identifier};
+
+/// Where the touched keys come from.
+pub enum Origin<'a> {
+    /// Transition tables of a statement: their names and the columns that hold the key there.
+    Transition(&'a [&'a str]),
+    /// Parameters of the statement, one group for each of so many keys.
+    Parameters(usize),
+    /// A FROM item with columns `k1`, `k2` ... of the key's types.
+    Keys(&'a str),
+    /// Every row of the table and every source of the binding.
+    Everything,
+    /// Only sources whose row is gone.
+    Gone,
+}
+
+/// The statement for one origin. It answers with one row: versions opened, versions closed.
+///
+/// `OFFSET 0` keeps the planner from hashing a changed row twice; the count over `closed` makes its update
+/// finish before the insert, so that the index of current versions never sees two.
+pub fn statement(binding: &Binding, origin: Origin) -> String {
+    let stored = &binding.stored;
+    let (id, namespace) = (stored.id, stored.namespace_id);
+    let aliases: Vec<String> = (1..=binding.key.len()).map(|n| format!("k{n}")).collect();
+    let key_texts: Vec<String> =
+        binding.key.iter().zip(&aliases).map(|(column, alias)| column.text(&format!("d.{alias}"))).collect();
+    format!(
+        "WITH state AS ({state}), \
+         differing AS MATERIALIZED ( \
+             SELECT {keys}, artifact, version_id, hash_key, new_hash, source_id IS NULL AS unknown, \
+                    CASE WHEN source_id IS NULL THEN pg_catalog.nextval('cortex.source_id_seq') \
+                         ELSE source_id END AS source_id \
+               FROM (SELECT state.*, CASE WHEN present THEN {hash} END AS new_hash FROM state OFFSET 0) s \
+              WHERE new_hash IS DISTINCT FROM old_hash), \
+         closed AS ( \
+             UPDATE cortex.source_version v SET closed_by = (SELECT cortex._change_id({namespace})) \
+               FROM differing d WHERE v.id = d.version_id AND v.closed_by IS NULL RETURNING 1), \
+         made AS ( \
+             INSERT INTO cortex.source (id, namespace_id, artifact_id, binding_id, key, hash_key) \
+             SELECT d.source_id, {namespace}, d.artifact, {id}, ARRAY[{key_texts}], d.hash_key \
+               FROM differing d WHERE d.unknown RETURNING 1), \
+         opened AS ( \
+             INSERT INTO cortex.source_version (source_id, content_hash, opened_by) \
+             SELECT d.source_id, d.new_hash, (SELECT cortex._change_id({namespace})) \
+               FROM differing d \
+              WHERE d.new_hash IS NOT NULL AND (SELECT pg_catalog.count(*) FROM closed) >= 0 RETURNING 1) \
+         SELECT (SELECT pg_catalog.count(*) FROM opened), (SELECT pg_catalog.count(*) FROM closed)",
+        state = state(binding, origin, &aliases),
+        keys = aliases.join(", "),
+        key_texts = key_texts.join(", "),
+        hash = hash(binding),
+    )
+}
+
+/// A query for the artifact ids of the rows that are there, of those whose keys the FROM item `keys` lists.
+pub fn rows(binding: &Binding, keys: &str) -> String {
+    let aliases: Vec<String> = (1..=binding.key.len()).map(|n| format!("k{n}")).collect();
+    let references = binding.key_of("u");
+    let same: Vec<String> =
+        references.iter().zip(&aliases).map(|(key, alias)| format!("{key} OPERATOR(pg_catalog.=) k.{alias}")).collect();
+    format!(
+        "SELECT {} FROM {keys} k ({}) JOIN {} u ON {}",
+        binding.artifact(&references),
+        aliases.join(", "),
+        binding.from,
+        same.join(" AND ")
+    )
+}
+
+/// SQL for the hash of the content in columns `v1`, `v2` ... under `hash_key`.
+fn hash(binding: &Binding) -> String {
+    let values: Vec<String> = (1..=binding.values.len()).map(|n| format!("v{n}")).collect();
+    format!("cortex._content_hash(hash_key, VARIADIC ARRAY[{}])", values.join(", "))
+}
+
+/// One row for each touched artifact: its key, whether its row is `present`, the row's values, and the
+/// source and current version as far as they exist.
+fn state(binding: &Binding, origin: Origin, aliases: &[String]) -> String {
+    let (id, namespace) = (binding.stored.id, binding.stored.namespace_id);
+    let live = live(binding, aliases);
+    let versions = "LEFT JOIN cortex.source_version v ON v.source_id = s.id AND v.closed_by IS NULL";
+    let columns = |keys: &str, artifact: &str| {
+        let values: Vec<String> = (1..=binding.values.len()).map(|n| format!("r.v{n}")).collect();
+        format!(
+            "{keys}, {artifact} AS artifact, r.present, {values}, s.id AS source_id, v.id AS version_id, \
+             v.content_hash AS old_hash, \
+             CASE WHEN s.id IS NULL AND r.present THEN cortex._random_key() ELSE s.hash_key END AS hash_key",
+            values = values.join(", "),
+        )
+    };
+    let of = |table: &str| aliases.iter().map(|alias| format!("{table}.{alias}")).collect::<Vec<_>>().join(", ");
+    let touched = match origin {
+        Origin::Everything => {
+            return format!(
+                "SELECT {columns} FROM ({live}) r \
+                 FULL JOIN (SELECT * FROM cortex.source WHERE namespace_id = {namespace} AND binding_id = {id}) s \
+                        ON s.artifact_id = r.artifact {versions}",
+                columns = columns(&of("r"), "COALESCE(r.artifact, s.artifact_id)"),
+            );
+        }
+        Origin::Gone => {
+            return format!(
+                "SELECT {columns} FROM cortex.source s \
+                 JOIN cortex.source_version v ON v.source_id = s.id AND v.closed_by IS NULL \
+                 LEFT JOIN ({live}) r ON r.artifact = s.artifact_id \
+                 WHERE s.namespace_id = {namespace} AND s.binding_id = {id} AND r.present IS NULL",
+                columns = columns(&of("r"), "s.artifact_id"),
+            );
+        }
+        Origin::Transition(tables) => {
+            let keys = binding.key.iter().zip(aliases).map(|(column, alias)| format!("{} AS {alias}", identifier(&column.name)));
+            let keys = keys.collect::<Vec<_>>().join(", ");
+            let selects: Vec<String> = tables.iter().map(|table| format!("SELECT {keys} FROM {table}")).collect();
+            format!("({})", selects.join(" UNION ALL "))
+        }
+        Origin::Parameters(groups) => {
+            let width = aliases.len();
+            let group = |g: usize| (1..=width).map(|n| format!("${}", g * width + n)).collect::<Vec<_>>().join(", ");
+            let rows: Vec<String> = (0..groups).map(|g| format!("({})", group(g))).collect();
+            format!("(VALUES {})", rows.join(", "))
+        }
+        Origin::Keys(from) => format!("(SELECT * FROM {from})"),
+    };
+    format!(
+        "SELECT {columns} FROM ({touched}) t LEFT JOIN ({live}) r ON {same_row} \
+         LEFT JOIN cortex.source s ON s.namespace_id = {namespace} AND s.artifact_id = t.artifact {versions}",
+        columns = columns(&of("t"), "t.artifact"),
+        touched = distinct(binding, &touched, aliases),
+        same_row = same_row(binding, aliases),
+    )
+}
+
+/// The touched keys of `from`, each artifact once, with their artifact ids.
+fn distinct(binding: &Binding, from: &str, aliases: &[String]) -> String {
+    let keys = aliases.join(", ");
+    let artifact = binding.artifact(aliases);
+    if binding.exact_key() {
+        format!("SELECT {keys}, {artifact} AS artifact FROM (SELECT DISTINCT {keys} FROM {from} k ({keys})) k")
+    } else {
+        format!("SELECT DISTINCT {keys}, {artifact} AS artifact FROM {from} k ({keys})")
+    }
+}
+
+/// The rows of the bound table: key, artifact id, values.
+fn live(binding: &Binding, aliases: &[String]) -> String {
+    let references = binding.key_of("u");
+    let keys: Vec<String> = references.iter().zip(aliases).map(|(key, alias)| format!("{key} AS {alias}")).collect();
+    let values = binding.values.iter().enumerate().map(|(n, column)| {
+        format!("{} AS v{}", column.nullable_text(&format!("u.{}", identifier(&column.name))), n + 1)
+    });
+    format!(
+        "SELECT {keys}, {artifact} AS artifact, true AS present, {values} FROM {from} u",
+        keys = keys.join(", "),
+        artifact = binding.artifact(&references),
+        values = values.collect::<Vec<_>>().join(", "),
+        from = binding.from,
+    )
+}
+
+/// The join of a touched key `t` with its row `r`.
+fn same_row(binding: &Binding, aliases: &[String]) -> String {
+    let mut terms: Vec<String> =
+        aliases.iter().map(|alias| format!("r.{alias} OPERATOR(pg_catalog.=) t.{alias}")).collect();
+    if !binding.exact_key() {
+        terms.push("r.artifact OPERATOR(pg_catalog.=) t.artifact".into());
+    }
+    terms.join(" AND ")
+}
