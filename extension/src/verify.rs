@@ -138,7 +138,7 @@ impl Store {
                 .then_some(receipt.nominees.as_slice()),
         };
         let found = retrieve::search(&question)?;
-        let considered = receipt.considered().min(found.ranked.len());
+        let considered = (receipt.params.k as usize).min(found.ranked.len());
         let top = &found.ranked[..considered];
         let ids: Vec<i64> = top.iter().map(|ranked| ranked.item).collect();
         let stored = stored_items(&self.namespace, receipt.target, &ids)?;
@@ -149,7 +149,7 @@ impl Store {
         Ok(Replayed {
             candidates: candidates?,
             stats: found.stats,
-            total_matched: found.matched.max(receipt.considered() as u64),
+            total_matched: found.matched.max(considered as u64),
         })
     }
 }
