@@ -227,7 +227,6 @@ def _environment(server: Optional[cluster.Facts]) -> Dict[str, str]:
     environment = {
         name: value for name, value in extension_build.environment().items() if not name.startswith(("CORTEX_", "PG"))
     }
-    environment["PGRX_HOME"] = extension_build.environment()["PGRX_HOME"]
     if server:
         environment[f"CORTEX_TEST_PG{server.pg_major}_URL"] = server.url()
         environment[f"CORTEX_TEST_PG{server.pg_major}_BIN"] = server.bin_dir
