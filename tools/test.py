@@ -33,8 +33,7 @@ from test_counts import Counts
 
 _CLUSTERS = places.STATE / "test"
 _LOG = places.LOGS / "test.log"
-# Crates without a server: the extension cannot be linked into a test binary, it is tested through SQL.
-_PURE_CRATES = ("cortex-core", "cortex-conformance")
+# It cannot be linked into a test binary; it is tested through SQL.
 _EXTENSION_CRATE = "cortex"
 _SETTINGS = {
     # Two-phase commit and logical replication are part of what is tested.
@@ -71,33 +70,30 @@ class Outcome:
 
 
 def parts() -> List[Part]:
-    """All parts, the quick ones first."""
+    """All parts, the quick ones first. A test that uses a server runs once on each version, any other once."""
     listed = [
-        Part("tools", [sys.executable, "-m", "unittest", "discover", "-s", "tools/tests", "-t", "tools"], test_counts.from_unittest),
-        Part("verifier in Python", [str(setting_up.venv_python()), "-m", "unittest", "discover", "-s", "conformance/python"],
+        Part("tools", [sys.executable, "-m", "unittest", "discover", "-s", "tools/tests", "-t", "tools"],
              test_counts.from_unittest),
     ]
     packages = _packages()
-    for crate in _PURE_CRATES:
-        listed.append(_cargo_part(crate, ["-p", crate]))
+    del packages[_EXTENSION_CRATE]
+    for crate, package in packages.items():
+        flags = [*package.units, *_selected(package, with_server=False)]
+        if flags:
+            listed.append(_cargo_part(crate, ["-p", crate, *flags]))
     listed.append(_documentation_part())
-    with_servers = [name for name in packages if name not in (*_PURE_CRATES, _EXTENSION_CRATE)]
-    for crate in with_servers:
-        if packages[crate].units:
-            listed.append(_cargo_part(f"{crate}, without a server", ["-p", crate, *packages[crate].units]))
-    newest, *older = embedded_postgres.EMBEDDED_MAJORS
-    for crate in with_servers:
-        targets = packages[crate].integration_tests
-        if targets:
-            listed.append(_cargo_part(f"{crate} on PostgreSQL {newest}", ["-p", crate, "--test", "*"], newest))
-    for major in older:
-        for crate in with_servers:
-            # What uses no server has been run already.
-            targets = [name for name, path in packages[crate].integration_tests.items() if _uses_server(path)]
-            chosen = [argument for name in targets for argument in ("--test", name)]
-            if targets:
-                listed.append(_cargo_part(f"{crate} on PostgreSQL {major}", ["-p", crate, *chosen], major))
+    for major in embedded_postgres.EMBEDDED_MAJORS:
+        for crate, package in packages.items():
+            flags = _selected(package, with_server=True)
+            if flags:
+                listed.append(_cargo_part(f"{crate} on PostgreSQL {major}", ["-p", crate, *flags], major))
     return listed
+
+
+def _selected(package: "Package", with_server: bool) -> List[str]:
+    """Cargo's flags for the integration tests that do, or do not, use a server."""
+    names = [name for name, path in package.integration_tests.items() if _uses_server(path) == with_server]
+    return [flag for name in names for flag in ("--test", name)]
 
 
 @dataclass(frozen=True)
@@ -223,10 +219,12 @@ class Servers:
 
 
 def _environment(server: Optional[cluster.Facts]) -> Dict[str, str]:
-    """Our environment without settings of the sidecar, which would change what is tested."""
+    """Our environment without settings of the sidecar or of psql, which would change what is tested, with the
+    Python that has our packages, and with the server if there is one."""
     environment = {
         name: value for name, value in extension_build.environment().items() if not name.startswith(("CORTEX_", "PG"))
     }
+    environment["PYTHON"] = str(setting_up.venv_python())
     if server:
         environment[f"CORTEX_TEST_PG{server.pg_major}_URL"] = server.url()
         environment[f"CORTEX_TEST_PG{server.pg_major}_BIN"] = server.bin_dir
