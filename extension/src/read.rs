@@ -3,6 +3,7 @@
 use cortex_core::hash::{Context, Target, structure_hash};
 use cortex_core::pack::{PackItem, Packed, pack};
 use cortex_core::receipt::Receipt;
+use cortex_core::tokens;
 use pgrx::JsonB;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -123,18 +124,11 @@ fn cortex_read(
         mode,
         target: Target::Claim,
     };
-    // Packing stops at the first claim that does not fit, so the walk may stop as soon as one does not.
-    let mut tried = 0;
-    let mut full = false;
+    // Packing stops at the first claim that does not fit, and the walk with it. The sum is a cheap lower bound
+    // that keeps the packing from being tried after every claim.
     let served = serve::serve(&request, |shown| {
-        if shown.len() < tried {
-            (tried, full) = (0, false); // a deeper list starts anew
-        }
-        if shown.len() >= tried + 16 || (shown.len() > tried && shown.len() < 16) {
-            tried = shown.len();
-            full = packed(shown, budget).is_ok_and(|packed| packed.next_needs.is_some());
-        }
-        full
+        let least: u64 = shown.iter().map(|item| u64::from(tokens::estimate(&item.body))).sum();
+        least > u64::from(budget) && packed(shown, budget).is_ok_and(|packed| packed.next_needs.is_some())
     })?;
     let packed = packed(&served.items, budget)?;
     let claims: Vec<Value> = packed

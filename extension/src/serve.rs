@@ -64,7 +64,7 @@ pub struct Served {
 
 /// Retrieves until `enough` of the shown items says so, or nothing more matches. Items the caller may not
 /// see are left out and counted; so are rows that are no longer what their version says.
-pub fn serve(request: &Request, mut enough: impl FnMut(&[Item]) -> bool) -> Result<Served, Fault> {
+pub fn serve(request: &Request, enough: impl Fn(&[Item]) -> bool) -> Result<Served, Fault> {
     if request.query.len() > MAX_QUERY {
         return Err(Fault::limit(format!(
             "the query has {} bytes, the limit is {MAX_QUERY}",
@@ -91,7 +91,7 @@ pub fn serve(request: &Request, mut enough: impl FnMut(&[Item]) -> bool) -> Resu
             nominees: None,
         };
         let found = retrieve::search(&question)?;
-        let (items, considered) = gate.walk(&found, request.target, &mut enough)?;
+        let (items, considered) = gate.walk(&found, request.target, &enough)?;
         let exhausted = considered == found.ranked.len();
         if exhausted && found.cut && depth < retrieve::MAX_DEPTH && !enough(&items) {
             depth = (depth * 5).min(retrieve::MAX_DEPTH);
@@ -209,7 +209,7 @@ impl<'a> Gate<'a> {
         &mut self,
         found: &Found,
         target: Target,
-        enough: &mut impl FnMut(&[Item]) -> bool,
+        enough: &impl Fn(&[Item]) -> bool,
     ) -> Result<(Vec<Item>, usize), Fault> {
         let mut shown = Vec::new();
         let mut considered = 0;
