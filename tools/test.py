@@ -263,6 +263,9 @@ def main() -> int:
         outcomes.extend(Outcome(f"set-up: {name}", Counts(), 0.0, fault) for name, fault in faults)
         for part in chosen:
             outcomes.append(_run(part, servers))
+        for major in embedded_postgres.EMBEDDED_MAJORS:
+            if not options.only and not any(part.server == major for part in chosen):
+                outcomes.append(Outcome(f"PostgreSQL {major}", Counts(), 0.0, "no test uses a server"))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
