@@ -92,17 +92,20 @@ def parts() -> List[Part]:
 
 def _selected(package: "Package", with_server: bool) -> List[str]:
     """Cargo's flags for the integration tests that do, or do not, use a server."""
-    names = [name for name, path in package.integration_tests.items() if _uses_server(path) == with_server]
+    names = [
+        name for name, path in package.integration_tests.items() if _uses_server(path, package.library) == with_server
+    ]
     return [flag for name in names for flag in ("--test", name)]
 
 
 @dataclass(frozen=True)
 class Package:
-    """A crate of the workspace: its integration tests by name, with the file of each, and cargo's flags that
-    select its unit tests."""
+    """A crate of the workspace: its integration tests by name, with the file of each, cargo's flags that select
+    its unit tests, and the file of its library, if it has one, under the library's name."""
 
     integration_tests: Dict[str, Path]
     units: Tuple[str, ...]
+    library: Dict[str, Path]
 
 
 def _packages() -> Dict[str, Package]:
@@ -118,16 +121,21 @@ def _packages() -> Dict[str, Package]:
         tests = {target["name"]: Path(target["src_path"]) for target in targets if "test" in target["kind"]}
         kinds = {kind for target in targets for kind in target["kind"]}
         units = tuple(flag for kind, flag in (("lib", "--lib"), ("bin", "--bins")) if kind in kinds)
-        found[package["name"]] = Package(tests, units)
+        library = {target["name"]: Path(target["src_path"]) for target in targets if "lib" in target["kind"]}
+        found[package["name"]] = Package(tests, units, library)
     return found
 
 
-def _uses_server(test: Path) -> bool:
-    """Whether a test, or a module beside it that it names, reads a server's URL from the environment."""
+def _uses_server(test: Path, library: Dict[str, Path]) -> bool:
+    """Whether a test reads a server's URL from the environment: itself, in a module beside it that it names, or
+    in its crate's library, if it uses that."""
     marker = "CORTEX_TEST_PG"
     text = test.read_text(encoding="utf-8")
     if marker in text:
         return True
+    for name, path in library.items():
+        if re.search(rf"\b{name}\b", text) and marker in path.read_text(encoding="utf-8"):
+            return True
     for name in re.findall(r"^\s*(?:pub(?:\([a-z]+\))? )?mod (\w+);", text, re.MULTILINE):
         for module in (test.parent / f"{name}.rs", test.parent / name / "mod.rs"):
             if module.is_file() and marker in module.read_text(encoding="utf-8"):
