@@ -119,11 +119,17 @@ def _packages() -> Dict[str, Package]:
     for package in json.loads(told.stdout)["packages"]:
         targets = package["targets"]
         tests = {target["name"]: Path(target["src_path"]) for target in targets if "test" in target["kind"]}
-        kinds = {kind for target in targets for kind in target["kind"]}
+        kinds = {kind for target in targets for kind in target["kind"] if _has_unit_tests(Path(target["src_path"]).parent)}
         units = tuple(flag for kind, flag in (("lib", "--lib"), ("bin", "--bins")) if kind in kinds)
         library = {target["name"]: Path(target["src_path"]) for target in targets if "lib" in target["kind"]}
         found[package["name"]] = Package(tests, units, library)
     return found
+
+
+def _has_unit_tests(sources: Path) -> bool:
+    """Whether any file of these sources holds a test. A library that only helps tests has none, and that is right."""
+    test = re.compile(r"#\[(\w+::)*test\b|\bproptest!")
+    return any(test.search(path.read_text(encoding="utf-8")) for path in sources.rglob("*.rs"))
 
 
 def _uses_server(test: Path, library: Dict[str, Path]) -> bool:

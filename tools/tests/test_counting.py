@@ -115,6 +115,21 @@ class WhichTestsUseAServer(unittest.TestCase):
                 with self.subTest(text):
                     self.assertEqual(driver._uses_server(folder / "t.rs", {}), uses)
 
+    def test_unit_tests_are_seen(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "deep").mkdir()
+            for text, has in {
+                "#[test]\nfn a() {}": True,
+                "    #[tokio::test(flavor = \"multi_thread\")]": True,
+                "proptest! {": True,
+                "#[cfg(test)]\nmod tests;": False,
+                "pub fn test() {}": False,
+            }.items():
+                (folder / "deep" / "m.rs").write_text(text)
+                with self.subTest(text):
+                    self.assertEqual(driver._has_unit_tests(folder), has)
+
     def test_by_the_library_they_use(self):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
