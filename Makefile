@@ -36,7 +36,8 @@ lint: ## Check formatting and clippy, the extension included
 	@$(PYTHON) tools/lint.py
 
 bench: ## Measure side by side with peers, as ratios
-	@$(PYTHON) bench/run.py
+	@$(PYTHON) tools/setup.py python model extension sidecar
+	@failed=0; for run in bench/*/run.sh; do echo "=== $$run"; "./$$run" </dev/null || failed=1; done; exit $$failed
 
 build: ## Build and install the extension, build the cortex binary, both in release profile
 	@$(PYTHON) tools/setup.py extension sidecar $(JSON_FLAG)
