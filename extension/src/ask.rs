@@ -13,7 +13,7 @@ use pgrx::prelude::*;
 use serde_json::{Value, json};
 
 use crate::db;
-use crate::error::Fault;
+use crate::error::{Fault, given};
 use crate::retrieve::MAX_UNSEALED;
 use crate::rights::{Namespace, Owner};
 use crate::serve::{self, Item, Request, Served};
@@ -23,11 +23,11 @@ use crate::vector::VectorRef;
 /// question at the same state gives the same trace, and says `already`.
 #[pg_extern(volatile, requires = ["tables"])]
 fn cortex_ask(
-    question: &str,
+    question: Option<&str>,
     query_embedding: default!(Option<VectorRef>, "NULL"),
-    mode: default!(&str, "'find_relevant'"),
-    policy: default!(JsonB, "'{}'"),
-    namespace: default!(&str, "'default'"),
+    mode: default!(Option<&str>, "'find_relevant'"),
+    policy: default!(Option<JsonB>, "'{}'"),
+    namespace: default!(Option<&str>, "'default'"),
 ) -> Result<
     TableIterator<
         'static,
@@ -40,6 +40,10 @@ fn cortex_ask(
     >,
     ErrorReport,
 > {
+    let question = given(question, "question")?;
+    let mode = given(mode, "mode")?;
+    let policy = given(policy, "policy")?;
+    let namespace = given(namespace, "namespace")?;
     if mode != "find_relevant" {
         return Err(
             Fault::unsupported(format!("mode '{mode}' is not available yet"))

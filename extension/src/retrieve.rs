@@ -378,11 +378,12 @@ impl<'a> Scope<'a> {
     fn exact(&self, query: &QueryVector) -> Result<VectorArm, Fault> {
         let (join, visible) = self.visible("e");
         let sql = format!(
-            "SELECT scored.item_id, scored.score, count(*) OVER () FROM ( \
+            "WITH scored AS MATERIALIZED ( \
                  SELECT e.item_id, cortex._vector_score(e.embedding, $5) AS score \
                    FROM cortex.emb_{} e {join} \
-                  WHERE e.namespace_id = $1 AND e.target = '{}' AND {visible}) scored \
-              ORDER BY scored.score DESC, scored.item_id LIMIT $6",
+                  WHERE e.namespace_id = $1 AND e.target = '{}' AND {visible}) \
+             SELECT s.item_id, s.score, (SELECT count(*) FROM scored) FROM scored s \
+              ORDER BY s.score DESC, s.item_id LIMIT $6",
             query.space,
             self.letter()
         );
