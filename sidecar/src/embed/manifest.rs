@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{EmbedError, EmbeddingSpace};
 
 pub(super) const MANIFEST: &str = "MODEL.json";
-pub(super) const WEIGHTS: &str = "model.safetensors";
+pub(super) const WEIGHTS: &str = "model.safetensors.data";
 pub(super) const TOKENIZER: &str = "tokenizer.json";
 pub(super) const GRAPH: &str = "model.onnx";
 
@@ -52,7 +52,7 @@ pub(super) struct Probe {
 
 #[derive(Debug, Deserialize)]
 struct Files {
-    #[serde(rename = "model.safetensors")]
+    #[serde(rename = "model.safetensors.data")]
     weights: PinnedFile,
     #[serde(rename = "tokenizer.json")]
     tokenizer: PinnedFile,
