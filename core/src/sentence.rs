@@ -28,7 +28,7 @@ pub struct Span {
 pub(crate) struct Sentence {
     /// The sentence without list or heading marks and surrounding blanks. Empty if its block has marks only.
     pub span: Span,
-    /// Start of the block's first line if this is its first sentence, else start of the sentence.
+    /// Start of the block's mark if this is its first sentence, else start of the sentence.
     pub from: usize,
     pub kind: BlockKind,
     pub opens_block: bool,

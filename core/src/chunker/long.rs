@@ -8,14 +8,14 @@ use crate::tokens::Counter;
 const MAX_CLUSTER_BYTES: usize = 256;
 
 /// Where the pieces of `text` start, from 0, so that each has at most `max_tokens` (not counting white space
-/// at its end) unless it is a single cluster.
+/// around it) and something visible, unless it is a single cluster.
 ///
 /// A cut comes after the last clause mark with white space in the second half of the piece, else after the
 /// last white space there, else between clusters. Takes time linear in the text.
 pub(crate) fn cut_points(text: &str, max_tokens: u32) -> Vec<usize> {
     let mut starts = vec![0];
     // A token is at least one byte, so most texts are known to fit without a look at their clusters.
-    if text.len() <= max_tokens as usize || crate::tokens::estimate(text.trim_end()) <= max_tokens {
+    if text.len() <= max_tokens as usize || crate::tokens::estimate(text.trim()) <= max_tokens {
         return starts;
     }
     while let Some(&start) = starts.last()
@@ -32,16 +32,20 @@ fn first_cut(text: &str, max_tokens: u32) -> Option<usize> {
     let mut last_blank = 0;
     let mut last_clause = 0;
     let mut after_clause_mark = false;
+    let mut begun = false;
     for (at, cluster) in clusters(text) {
-        counter.push_str(cluster);
         if cluster.chars().all(char::is_whitespace) {
-            last_blank = at + cluster.len();
-            if after_clause_mark {
-                last_clause = last_blank;
+            if begun {
+                counter.push_str(cluster);
+                last_blank = at + cluster.len();
+                if after_clause_mark {
+                    last_clause = last_blank;
+                }
             }
             continue;
         }
-        if at > 0 && counter.total() > max_tokens {
+        counter.push_str(cluster);
+        if begun && counter.total() > max_tokens {
             // Cutting in the second half only, no text is read more than twice.
             let half = at / 2;
             return Some(
@@ -51,6 +55,7 @@ fn first_cut(text: &str, max_tokens: u32) -> Option<usize> {
                     .unwrap_or(at),
             );
         }
+        begun = true;
         after_clause_mark = cluster.chars().next_back().is_some_and(is_clause_mark);
     }
     None
@@ -64,29 +69,16 @@ fn is_clause_mark(ch: char) -> bool {
 }
 
 /// The grapheme clusters of `text` with their offsets; oversized ones in slices of whole characters.
+///
+/// Looks no further than one slice ahead, so that a cluster of megabytes costs no more than other text.
 fn clusters(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.grapheme_indices(true)
-        .flat_map(|(at, cluster)| Slices { rest: cluster, at })
-}
-
-struct Slices<'a> {
-    rest: &'a str,
-    at: usize,
-}
-
-impl<'a> Iterator for Slices<'a> {
-    type Item = (usize, &'a str);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let (slice, rest) = self
-            .rest
-            .split_at(self.rest.floor_char_boundary(MAX_CLUSTER_BYTES));
-        let item = (self.at, slice);
-        self.at += slice.len();
-        self.rest = rest;
-        Some(item)
-    }
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = text.get(at..)?;
+        let window = &rest[..rest.floor_char_boundary(MAX_CLUSTER_BYTES)];
+        let cluster = window.graphemes(true).next()?;
+        let start = at;
+        at += cluster.len();
+        Some((start, cluster))
+    })
 }
