@@ -133,6 +133,10 @@ fn sentences_end_where_people_end_them() {
             &["Title", "=====", "text below", "---", "more"],
         ),
         ("...", &["..."]),
+        (
+            "Use ALTER TABLE ... ADD COLUMN here.",
+            &["Use ALTER TABLE ... ADD COLUMN here."],
+        ),
     ];
     for (text, expected) in cases {
         assert_eq!(cut(text), *expected, "{text:?}");
@@ -173,6 +177,15 @@ fn overlong_sentences_are_cut_after_clauses() {
         "a remainder of one word stays with its sentence"
     );
     assert_eq!(claims(&format!("{fits}three more words")).len(), 2);
+}
+
+#[test]
+fn a_strong_clause_mark_is_preferred_to_a_later_comma() {
+    let first = format!("{}ends here;", "some words ".repeat(35));
+    let second = format!("{}, then the end", "other words ".repeat(15).trim_end());
+    let text = format!("{first} {second}");
+    assert!(estimate(&text) > MAX_CLAIM_TOKENS);
+    assert_eq!(claims(&text), [first, second]);
 }
 
 #[test]
