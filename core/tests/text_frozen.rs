@@ -112,7 +112,10 @@ fn terms_with_positions() {
         fields
     };
     assert_eq!(digest(shown), "ae08c2791abcf0805018e6c808595e23");
-    assert_eq!(digest(analyzer::normalise), "01b8b50f49177d2286a5140b494b7249");
+    assert_eq!(
+        digest(analyzer::normalise),
+        "01b8b50f49177d2286a5140b494b7249"
+    );
 }
 
 #[test]
