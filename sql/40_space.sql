@@ -59,7 +59,6 @@ BEGIN
     END LOOP;
     EXECUTE format('GRANT USAGE ON SCHEMA cortex TO %s', role);
     EXECUTE format('GRANT SELECT ON cortex.namespaces, cortex.bindings, cortex.traces, cortex.jobs TO %s', role);
-    EXECUTE format('GRANT EXECUTE ON FUNCTION cortex._readable(integer) TO %s', role);
 END
 $$;
 
@@ -78,7 +77,6 @@ BEGIN
         FOR signature IN SELECT cortex._signatures('reader') LOOP
             EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM %s', signature, role);
         END LOOP;
-        EXECUTE format('REVOKE EXECUTE ON FUNCTION cortex._readable(integer) FROM %s', role);
         EXECUTE format('REVOKE SELECT ON cortex.namespaces, cortex.bindings, cortex.traces, cortex.jobs FROM %s', role);
         EXECUTE format('REVOKE USAGE ON SCHEMA cortex FROM %s', role);
     END IF;
