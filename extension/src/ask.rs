@@ -23,11 +23,11 @@ use crate::vector::VectorRef;
 /// question at the same state gives the same trace, and says `already`.
 #[pg_extern(volatile, requires = ["tables"])]
 fn cortex_ask(
-    question: &str,
+    question: Option<&str>,
     query_embedding: default!(Option<VectorRef>, "NULL"),
-    mode: default!(&str, "'find_relevant'"),
-    policy: default!(JsonB, "'{}'"),
-    namespace: default!(&str, "'default'"),
+    mode: default!(Option<&str>, "'find_relevant'"),
+    policy: default!(Option<JsonB>, "'{}'"),
+    namespace: default!(Option<&str>, "'default'"),
 ) -> Result<
     TableIterator<
         'static,
@@ -40,6 +40,9 @@ fn cortex_ask(
     >,
     ErrorReport,
 > {
+    let question = serve::given(question, "question")?;
+    let mode = serve::given(mode, "mode")?;
+    let policy = read_policy(&serve::given(policy, "policy")?.0)?;
     if mode != "find_relevant" {
         return Err(
             Fault::unsupported(format!("mode '{mode}' is not available yet"))
@@ -47,11 +50,10 @@ fn cortex_ask(
                 .into(),
         );
     }
-    let policy = read_policy(&policy.0)?;
     let request = Request {
         query: question,
         embedding: query_embedding.as_ref(),
-        namespace,
+        namespace: serve::given(namespace, "namespace")?,
         mode: "auto",
         target: Target::Chunk,
     };

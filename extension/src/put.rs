@@ -9,6 +9,7 @@ use crate::chunk::{self, MAX_TEXT, Made, Version, key32};
 use crate::db;
 use crate::error::{Fault, Outcome};
 use crate::rows::Document;
+use crate::serve;
 use crate::sources;
 
 /// Longest artifact id, in bytes: within what an index entry can hold.
@@ -19,13 +20,16 @@ const MAX_ARTIFACT: usize = 2_000;
 #[pg_extern(volatile, security_definer, requires = ["tables"])]
 #[search_path(pg_catalog, pg_temp)]
 fn cortex_source_put(
-    artifact_id: &str,
-    body: &str,
+    artifact_id: Option<&str>,
+    body: Option<&str>,
     title: default!(Option<&str>, "NULL"),
     origin: default!(Option<&str>, "NULL"),
     dated: default!(Option<&str>, "NULL"),
-    namespace: default!(&str, "'default'"),
+    namespace: default!(Option<&str>, "'default'"),
 ) -> Outcome<JsonB> {
+    let artifact_id = serve::given(artifact_id, "artifact_id")?;
+    let body = serve::given(body, "body")?;
+    let namespace = serve::given(namespace, "namespace")?;
     check_artifact(artifact_id)?;
     if body.len() > MAX_TEXT {
         return Err(Fault::limit(format!(
@@ -62,10 +66,12 @@ fn cortex_source_put(
 #[pg_extern(volatile, security_definer, requires = ["tables"])]
 #[search_path(pg_catalog, pg_temp)]
 fn cortex_source_changed(
-    artifact_id: &str,
+    artifact_id: Option<&str>,
     body: default!(Option<&str>, "NULL"),
-    namespace: default!(&str, "'default'"),
+    namespace: default!(Option<&str>, "'default'"),
 ) -> Outcome<JsonB> {
+    let artifact_id = serve::given(artifact_id, "artifact_id")?;
+    let namespace = serve::given(namespace, "namespace")?;
     let namespace_id = namespace_id("SELECT cortex._namespace_must($1)", namespace)?;
     if let Some(body) = body
         && current_text(namespace_id, artifact_id)?.as_deref() == Some(body)

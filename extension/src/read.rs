@@ -24,11 +24,11 @@ const MAX_BUDGET: i32 = 1_000_000;
 #[pg_extern(stable, parallel_restricted, requires = ["tables"])]
 #[expect(clippy::type_complexity, reason = "the columns of the result")]
 fn cortex_search(
-    query: &str,
+    query: Option<&str>,
     query_embedding: default!(Option<VectorRef>, "NULL"),
-    k: default!(i32, 10),
-    namespace: default!(&str, "'default'"),
-    mode: default!(&str, "'auto'"),
+    k: default!(Option<i32>, 10),
+    namespace: default!(Option<&str>, "'default'"),
+    mode: default!(Option<&str>, "'auto'"),
 ) -> Result<
     TableIterator<
         'static,
@@ -49,14 +49,15 @@ fn cortex_search(
     >,
     ErrorReport,
 > {
+    let k = serve::given(k, "k")?;
     if !(1..=MAX_K).contains(&k) {
         return Err(Fault::argument(format!("k = {k} is outside 1 to {MAX_K}")).into());
     }
     let request = Request {
-        query,
+        query: serve::given(query, "query")?,
         embedding: query_embedding.as_ref(),
-        namespace,
-        mode,
+        namespace: serve::given(namespace, "namespace")?,
+        mode: serve::given(mode, "mode")?,
         target: Target::Chunk,
     };
     let served = serve::serve(&request, |shown| shown.len() >= k as usize)?;
@@ -87,11 +88,11 @@ fn cortex_search(
 #[pg_extern(stable, parallel_restricted, requires = ["tables"])]
 #[expect(clippy::type_complexity, reason = "the columns of the result")]
 fn cortex_read(
-    query: &str,
+    query: Option<&str>,
     query_embedding: default!(Option<VectorRef>, "NULL"),
-    budget_tokens: default!(i32, 1000),
-    namespace: default!(&str, "'default'"),
-    mode: default!(&str, "'auto'"),
+    budget_tokens: default!(Option<i32>, 1000),
+    namespace: default!(Option<&str>, "'default'"),
+    mode: default!(Option<&str>, "'auto'"),
 ) -> Result<
     TableIterator<
         'static,
@@ -108,6 +109,7 @@ fn cortex_read(
     >,
     ErrorReport,
 > {
+    let budget_tokens = serve::given(budget_tokens, "budget_tokens")?;
     if !(1..=MAX_BUDGET).contains(&budget_tokens) {
         return Err(Fault::argument(format!(
             "budget_tokens = {budget_tokens} is outside 1 to {MAX_BUDGET}"
@@ -117,10 +119,10 @@ fn cortex_read(
     }
     let budget = budget_tokens as u32;
     let request = Request {
-        query,
+        query: serve::given(query, "query")?,
         embedding: query_embedding.as_ref(),
-        namespace,
-        mode,
+        namespace: serve::given(namespace, "namespace")?,
+        mode: serve::given(mode, "mode")?,
         target: Target::Claim,
     };
     // Packing stops at the first claim that does not fit, so the walk may stop as soon as one does not.

@@ -14,6 +14,7 @@ use crate::db;
 use crate::error::{Fault, Outcome};
 use crate::retrieve::{self, QueryVector, Question, Ranked, When};
 use crate::rights::{self, Namespace, Owner};
+use crate::serve;
 
 /// Longest trace that is looked at, in bytes; core refuses the same.
 const MAX_TRACE: usize = 8 << 20;
@@ -22,7 +23,8 @@ const MAX_TRACE: usize = 8 << 20;
 /// recorded state. *Verified* means recorded, bound and replayable; it never means true. Every step says what
 /// was expected and what was found; bad data gives a report, not an error.
 #[pg_extern(stable, parallel_restricted, requires = ["tables"])]
-fn cortex_verify(trace_id: i64, question: default!(Option<&str>, "NULL")) -> Outcome<JsonB> {
+fn cortex_verify(trace_id: Option<i64>, question: default!(Option<&str>, "NULL")) -> Outcome<JsonB> {
+    let trace_id = serve::given(trace_id, "trace_id")?;
     let owner = Owner::enter()?;
     let (namespace, body) = stored(&owner, trace_id)?;
     Ok(report(&body, question, Some(namespace))?)
@@ -31,7 +33,8 @@ fn cortex_verify(trace_id: i64, question: default!(Option<&str>, "NULL")) -> Out
 /// Verifies the text of a trace, as stored or as handed on. Beyond its roots it is checked against this
 /// database where the caller may read the namespace that it names.
 #[pg_extern(stable, parallel_restricted, name = "cortex_verify", requires = ["tables"])]
-fn cortex_verify_text(trace: &str, question: default!(Option<&str>, "NULL")) -> Outcome<JsonB> {
+fn cortex_verify_text(trace: Option<&str>, question: default!(Option<&str>, "NULL")) -> Outcome<JsonB> {
+    let trace = serve::given(trace, "trace")?;
     let owner = Owner::enter()?;
     let named = if trace.len() <= MAX_TRACE {
         Trace::from_text(trace).ok().map(|trace| trace.namespace)
