@@ -146,21 +146,22 @@ pub fn use_space(client: &mut Client, model: &str, dims: usize) -> i32 {
 }
 
 /// Does all embedding with vectors of the texts, as a worker would, and answers with the number stored.
-pub fn embed(client: &mut Client, dims: usize) -> i64 {
-    embed_with(client, |text| text_vector(text, dims))
+pub fn embed(client: &mut Client) -> i64 {
+    embed_with(client, text_vector)
 }
 
-/// Does all embedding with vectors from `model`, as a worker would, and answers with the number stored.
-pub fn embed_with(client: &mut Client, mut model: impl FnMut(&str) -> Vec<f32>) -> i64 {
+/// Does all embedding with vectors from `model`, which is told the text and the dimensions of the job's space, as
+/// a worker would, and answers with the number stored.
+pub fn embed_with(client: &mut Client, mut model: impl FnMut(&str, usize) -> Vec<f32>) -> i64 {
     let mut stored = 0;
     while let Some(job) =
-        client.query_opt("SELECT job_id FROM cortex_job_take('tests', '{embed}')", &[]).expect("a job can be asked for")
+        client.query_opt("SELECT t.job_id, s.dims FROM cortex_job_take('tests', '{embed}') t JOIN cortex.space s ON s.id = (t.payload ->> 'space')::int", &[]).expect("a job can be asked for")
     {
-        let job: i64 = job.get(0);
+        let (job, dims): (i64, i32) = (job.get(0), job.get(1));
         loop {
             let texts = client.query("SELECT item_id, body FROM cortex_embed_take($1, 'tests', 500)", &[&job]).expect("texts");
             let ids: Vec<i64> = texts.iter().map(|row| row.get(0)).collect();
-            let vectors: Vec<String> = texts.iter().map(|row| vector_literal(&model(row.get(1)))).collect();
+            let vectors: Vec<String> = texts.iter().map(|row| vector_literal(&model(row.get(1), dims as usize))).collect();
             let told: String = client
                 .query_one("SELECT cortex_embed_commit($1, 'tests', $2, $3::text[]::vector[])::text", &[&job, &ids, &vectors])
                 .expect("vectors are stored")
