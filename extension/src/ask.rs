@@ -51,11 +51,10 @@ fn cortex_ask(
                 .into(),
         );
     }
-    let policy = read_policy(&policy.0)?;
     let request = Request {
         query: question,
         embedding: query_embedding.as_ref(),
-        namespace,
+        namespace: serve::given(namespace, "namespace")?,
         mode: "auto",
         target: Target::Chunk,
     };
