@@ -42,7 +42,6 @@ fn cortex_ask(
 > {
     let question = given(question, "question")?;
     let mode = given(mode, "mode")?;
-    let policy = given(policy, "policy")?;
     let namespace = given(namespace, "namespace")?;
     if mode != "find_relevant" {
         return Err(
@@ -51,10 +50,11 @@ fn cortex_ask(
                 .into(),
         );
     }
+    let policy = read_policy(&given(policy, "policy")?.0)?;
     let request = Request {
         query: question,
         embedding: query_embedding.as_ref(),
-        namespace: serve::given(namespace, "namespace")?,
+        namespace,
         mode: "auto",
         target: Target::Chunk,
     };

@@ -9,7 +9,6 @@ use crate::chunk::{self, MAX_TEXT, Made, Version, key32};
 use crate::db;
 use crate::error::{Fault, Outcome, given};
 use crate::rows::Document;
-use crate::serve;
 use crate::sources;
 
 /// Longest artifact id, in bytes: within what an index entry can hold.

@@ -58,10 +58,10 @@ fn cortex_search(
         return Err(Fault::argument(format!("k = {k} is outside 1 to {MAX_K}")).into());
     }
     let request = Request {
-        query: serve::given(query, "query")?,
+        query,
         embedding: query_embedding.as_ref(),
-        namespace: serve::given(namespace, "namespace")?,
-        mode: serve::given(mode, "mode")?,
+        namespace,
+        mode,
         target: Target::Chunk,
     };
     let served = serve::serve(&request, |shown| shown.len() >= k as usize)?;
@@ -126,10 +126,10 @@ fn cortex_read(
     }
     let budget = budget_tokens as u32;
     let request = Request {
-        query: serve::given(query, "query")?,
+        query,
         embedding: query_embedding.as_ref(),
-        namespace: serve::given(namespace, "namespace")?,
-        mode: serve::given(mode, "mode")?,
+        namespace,
+        mode,
         target: Target::Claim,
     };
     // Packing stops at the first claim that does not fit, and the walk with it. The sum is a cheap lower bound

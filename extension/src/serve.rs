@@ -19,12 +19,6 @@ use crate::vector::VectorRef;
 /// Longest query, in bytes.
 pub const MAX_QUERY: usize = 64 << 10;
 
-/// The value of an argument that may not be NULL. The functions are not STRICT, since they take NULL for the
-/// arguments that are optional.
-pub fn given<T>(argument: Option<T>, name: &str) -> Result<T, Fault> {
-    argument.ok_or_else(|| Fault::argument(format!("{name} is NULL")).hint(format!("Pass a value for {name}.")))
-}
-
 /// An item as it is served.
 #[derive(Clone)]
 pub struct Item {

@@ -14,7 +14,6 @@ use crate::db;
 use crate::error::{Fault, Outcome, given};
 use crate::retrieve::{self, QueryVector, Question, Ranked, When};
 use crate::rights::{self, Namespace, Owner};
-use crate::serve;
 
 /// Longest trace that is looked at, in bytes; core refuses the same.
 const MAX_TRACE: usize = 8 << 20;
