@@ -59,7 +59,6 @@ BEGIN
     END LOOP;
     EXECUTE format('GRANT USAGE ON SCHEMA cortex TO %s', role);
     EXECUTE format('GRANT SELECT ON cortex.namespaces, cortex.bindings, cortex.traces, cortex.jobs TO %s', role);
-    EXECUTE format('GRANT EXECUTE ON FUNCTION cortex._readable(integer) TO %s', role);
 END
 $$;
 
@@ -78,7 +77,6 @@ BEGIN
         FOR signature IN SELECT cortex._signatures('reader') LOOP
             EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM %s', signature, role);
         END LOOP;
-        EXECUTE format('REVOKE EXECUTE ON FUNCTION cortex._readable(integer) FROM %s', role);
         EXECUTE format('REVOKE SELECT ON cortex.namespaces, cortex.bindings, cortex.traces, cortex.jobs FROM %s', role);
         EXECUTE format('REVOKE USAGE ON SCHEMA cortex FROM %s', role);
     END IF;
@@ -183,6 +181,14 @@ BEGIN
         RAISE EXCEPTION 'there is no embedding space %', space USING ERRCODE = 'undefined_object',
             HINT = 'cortex_space_register makes one.';
     END IF;
+    -- A snapshot older than the lock would miss what was stored meanwhile.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'cortex_space_use() runs in READ COMMITTED only, and this transaction is %',
+            upper(current_setting('transaction_isolation'))
+            USING ERRCODE = 'invalid_transaction_state', HINT = 'Call it in a transaction of its own.';
+    END IF;
+    -- Waits for all who are storing items for the present space ('cory').
+    PERFORM pg_advisory_xact_lock(1668248697, ns);
     SELECT n.space_id INTO previous FROM cortex.namespace n WHERE n.id = ns FOR UPDATE;
     IF previous IS NOT DISTINCT FROM space THEN
         RETURN jsonb_build_object('space', space, 'previous', previous, 'already', true, 'queued', 0);

@@ -42,7 +42,6 @@ fn cortex_ask(
 > {
     let question = given(question, "question")?;
     let mode = given(mode, "mode")?;
-    let policy = given(policy, "policy")?;
     let namespace = given(namespace, "namespace")?;
     if mode != "find_relevant" {
         return Err(
@@ -51,7 +50,7 @@ fn cortex_ask(
                 .into(),
         );
     }
-    let policy = read_policy(&policy.0)?;
+    let policy = read_policy(&given(policy, "policy")?.0)?;
     let request = Request {
         query: question,
         embedding: query_embedding.as_ref(),

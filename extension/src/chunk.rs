@@ -52,6 +52,8 @@ impl Made {
         let (Some(first), Some(last)) = (self.first, self.last) else {
             return Ok(());
         };
+        // Until the commit no other space can be put to use, or it would miss items that nobody sees yet.
+        db::execute("SELECT pg_catalog.pg_advisory_xact_lock_shared(1668248697, $1)", &[namespace_id.into()])?;
         db::execute(
             "INSERT INTO cortex.job (namespace_id, kind, payload, total) \
              SELECT $1, 'embed', pg_catalog.jsonb_build_object('space', n.space_id, 'from', $2, 'to', $3), $4 \
