@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
 
 import embedded_postgres
@@ -52,10 +51,10 @@ def main() -> int:
         with setting_up.one_at_a_time(progress):
             setup.libclang()
             setup.pgrx()
-            pg_config = setup.postgres()[0].pg_config
+            installation = setup.postgres()[0]
     except SetupError:
         return 1  # the step has said why
-    environment = {**extension_build.environment(), "PGRX_PG_CONFIG_PATH": str(pg_config)}
+    environment = extension_build.environment(installation)
     results = [(name, _passes(name, command, environment)) for name, command in checks()]
     print()
     for name, passed in results:

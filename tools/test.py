@@ -33,8 +33,7 @@ from test_counts import Counts
 
 _CLUSTERS = places.STATE / "test"
 _LOG = places.LOGS / "test.log"
-# Crates without a server: the extension cannot be linked into a test binary, it is tested through SQL.
-_PURE_CRATES = ("cortex-core", "cortex-conformance")
+# It cannot be linked into a test binary; it is tested through SQL.
 _EXTENSION_CRATE = "cortex"
 _SETTINGS = {
     # Two-phase commit and logical replication are part of what is tested.
@@ -71,42 +70,42 @@ class Outcome:
 
 
 def parts() -> List[Part]:
-    """All parts, the quick ones first."""
+    """All parts, the quick ones first. A test that uses a server runs once on each version, any other once."""
     listed = [
-        Part("tools", [sys.executable, "-m", "unittest", "discover", "-s", "tools/tests", "-t", "tools"], test_counts.from_unittest),
-        Part("verifier in Python", [str(setting_up.venv_python()), "-m", "unittest", "discover", "-s", "conformance/python"],
+        Part("tools", [sys.executable, "-m", "unittest", "discover", "-s", "tools/tests", "-t", "tools"],
              test_counts.from_unittest),
     ]
     packages = _packages()
-    for crate in _PURE_CRATES:
-        listed.append(_cargo_part(crate, ["-p", crate]))
+    del packages[_EXTENSION_CRATE]
+    for crate, package in packages.items():
+        flags = [*package.units, *_selected(package, with_server=False)]
+        if flags:
+            listed.append(_cargo_part(crate, ["-p", crate, *flags]))
     listed.append(_documentation_part())
-    with_servers = [name for name in packages if name not in (*_PURE_CRATES, _EXTENSION_CRATE)]
-    for crate in with_servers:
-        if packages[crate].units:
-            listed.append(_cargo_part(f"{crate}, without a server", ["-p", crate, *packages[crate].units]))
-    newest, *older = embedded_postgres.EMBEDDED_MAJORS
-    for crate in with_servers:
-        targets = packages[crate].integration_tests
-        if targets:
-            listed.append(_cargo_part(f"{crate} on PostgreSQL {newest}", ["-p", crate, "--test", "*"], newest))
-    for major in older:
-        for crate in with_servers:
-            # What uses no server has been run already.
-            targets = [name for name, path in packages[crate].integration_tests.items() if _uses_server(path)]
-            chosen = [argument for name in targets for argument in ("--test", name)]
-            if targets:
-                listed.append(_cargo_part(f"{crate} on PostgreSQL {major}", ["-p", crate, *chosen], major))
+    for major in embedded_postgres.EMBEDDED_MAJORS:
+        for crate, package in packages.items():
+            flags = _selected(package, with_server=True)
+            if flags:
+                listed.append(_cargo_part(f"{crate} on PostgreSQL {major}", ["-p", crate, *flags], major))
     return listed
+
+
+def _selected(package: "Package", with_server: bool) -> List[str]:
+    """Cargo's flags for the integration tests that do, or do not, use a server."""
+    names = [
+        name for name, path in package.integration_tests.items() if _uses_server(path, package.library) == with_server
+    ]
+    return [flag for name in names for flag in ("--test", name)]
 
 
 @dataclass(frozen=True)
 class Package:
-    """A crate of the workspace: its integration tests by name, with the file of each, and cargo's flags that
-    select its unit tests."""
+    """A crate of the workspace: its integration tests by name, with the file of each, cargo's flags that select
+    its unit tests, and the file of its library, if it has one, under the library's name."""
 
     integration_tests: Dict[str, Path]
     units: Tuple[str, ...]
+    library: Dict[str, Path]
 
 
 def _packages() -> Dict[str, Package]:
@@ -120,18 +119,29 @@ def _packages() -> Dict[str, Package]:
     for package in json.loads(told.stdout)["packages"]:
         targets = package["targets"]
         tests = {target["name"]: Path(target["src_path"]) for target in targets if "test" in target["kind"]}
-        kinds = {kind for target in targets for kind in target["kind"]}
+        kinds = {kind for target in targets for kind in target["kind"] if _has_unit_tests(Path(target["src_path"]).parent)}
         units = tuple(flag for kind, flag in (("lib", "--lib"), ("bin", "--bins")) if kind in kinds)
-        found[package["name"]] = Package(tests, units)
+        library = {target["name"]: Path(target["src_path"]) for target in targets if "lib" in target["kind"]}
+        found[package["name"]] = Package(tests, units, library)
     return found
 
 
-def _uses_server(test: Path) -> bool:
-    """Whether a test, or a module beside it that it names, reads a server's URL from the environment."""
+def _has_unit_tests(sources: Path) -> bool:
+    """Whether any file of these sources holds a test. A library that only helps tests has none, and that is right."""
+    test = re.compile(r"#\[(\w+::)*test\b|\bproptest!")
+    return any(test.search(path.read_text(encoding="utf-8")) for path in sources.rglob("*.rs"))
+
+
+def _uses_server(test: Path, library: Dict[str, Path]) -> bool:
+    """Whether a test reads a server's URL from the environment: itself, in a module beside it that it names, or
+    in its crate's library, if it uses that."""
     marker = "CORTEX_TEST_PG"
     text = test.read_text(encoding="utf-8")
     if marker in text:
         return True
+    for name, path in library.items():
+        if re.search(rf"\b{name}\b", text) and marker in path.read_text(encoding="utf-8"):
+            return True
     for name in re.findall(r"^\s*(?:pub(?:\([a-z]+\))? )?mod (\w+);", text, re.MULTILINE):
         for module in (test.parent / f"{name}.rs", test.parent / name / "mod.rs"):
             if module.is_file() and marker in module.read_text(encoding="utf-8"):
@@ -223,11 +233,12 @@ class Servers:
 
 
 def _environment(server: Optional[cluster.Facts]) -> Dict[str, str]:
-    """Our environment without settings of the sidecar, which would change what is tested."""
+    """Our environment without settings of the sidecar or of psql, which would change what is tested, with the
+    Python that has our packages, and with the server if there is one."""
     environment = {
         name: value for name, value in extension_build.environment().items() if not name.startswith(("CORTEX_", "PG"))
     }
-    environment["PGRX_HOME"] = extension_build.environment()["PGRX_HOME"]
+    environment["PYTHON"] = str(setting_up.venv_python())
     if server:
         environment[f"CORTEX_TEST_PG{server.pg_major}_URL"] = server.url()
         environment[f"CORTEX_TEST_PG{server.pg_major}_BIN"] = server.bin_dir
@@ -266,6 +277,9 @@ def main() -> int:
         outcomes.extend(Outcome(f"set-up: {name}", Counts(), 0.0, fault) for name, fault in faults)
         for part in chosen:
             outcomes.append(_run(part, servers))
+        for major in embedded_postgres.EMBEDDED_MAJORS:
+            if not options.only and not any(part.server == major for part in chosen):
+                outcomes.append(Outcome(f"PostgreSQL {major}", Counts(), 0.0, "no test uses a server"))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

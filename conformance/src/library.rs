@@ -55,6 +55,8 @@ pub struct Behaviour {
     pub pruned_below: i64,
     /// Every call fails.
     pub broken: bool,
+    /// A replay stops where the receipt stops, instead of where its parameters say.
+    pub short: bool,
 }
 
 /// The corpus and the texts of its traces.
@@ -562,10 +564,14 @@ impl Evidence for Library {
             nominees: approximate.then_some(&receipt.nominees),
         };
         let all = self.retrieve(query, &receipt.arms, &how);
+        let most = match self.behaviour.short {
+            true => receipt.considered(),
+            false => receipt.params.k as usize,
+        };
         Ok(Replay::Done(Replayed {
             total_matched: all.len() as u64,
             stats: self.stats(receipt.state.seq),
-            candidates: all.into_iter().take(receipt.params.k as usize).collect(),
+            candidates: all.into_iter().take(most).collect(),
         }))
     }
 }

@@ -308,3 +308,22 @@ fn an_item_worded_anew_is_quoted_whole_or_not_at_all() {
     let whole = text_at(&stored, span(7, stored.end));
     assert_eq!(whole, Some("Memory sets the speed of scans."));
 }
+
+#[test]
+fn a_candidate_left_out_is_found_even_by_a_store_that_stops_early() {
+    let mut library = Library::default();
+    let mut trace = library.ask(&Search::default(), 2);
+    library.behaviour.short = true;
+    assert_eq!(with_store(&trace, &mut library).level, Some(Level::L4));
+
+    let receipt = &mut trace.rounds[0].receipt;
+    receipt.candidates.pop();
+    receipt.cut = Cut::Cap;
+    trace.roots = trace.compute_roots().unwrap();
+    let report = with_store(&trace, &mut library);
+    assert_failed(&report, Code::TFault, "rounds[0].receipt.candidates");
+
+    library.behaviour.short = false;
+    let report = with_store(&trace, &mut library);
+    assert_failed(&report, Code::TReplay, "rounds[0].receipt.candidates");
+}

@@ -13,7 +13,7 @@ use pgrx::prelude::*;
 use serde_json::{Value, json};
 
 use crate::db;
-use crate::error::Fault;
+use crate::error::{Fault, given};
 use crate::retrieve::MAX_UNSEALED;
 use crate::rights::{Namespace, Owner};
 use crate::serve::{self, Item, Request, Served};
@@ -40,9 +40,9 @@ fn cortex_ask(
     >,
     ErrorReport,
 > {
-    let question = serve::given(question, "question")?;
-    let mode = serve::given(mode, "mode")?;
-    let policy = read_policy(&serve::given(policy, "policy")?.0)?;
+    let question = given(question, "question")?;
+    let mode = given(mode, "mode")?;
+    let namespace = given(namespace, "namespace")?;
     if mode != "find_relevant" {
         return Err(
             Fault::unsupported(format!("mode '{mode}' is not available yet"))
@@ -50,10 +50,11 @@ fn cortex_ask(
                 .into(),
         );
     }
+    let policy = read_policy(&given(policy, "policy")?.0)?;
     let request = Request {
         query: question,
         embedding: query_embedding.as_ref(),
-        namespace: serve::given(namespace, "namespace")?,
+        namespace,
         mode: "auto",
         target: Target::Chunk,
     };

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use cortex_core::chunker::{self, ChunkOptions};
 use cortex_core::hash::{Hash, Leaf, Target};
+use cortex_core::posting::{self, Hit};
 use cortex_core::{analyzer, extract};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -346,54 +347,42 @@ fn insert(
             ],
         )?;
     }
-    insert_postings(
-        namespace_id,
-        change,
-        version.id,
-        'k',
-        chunk_ids,
-        &built.chunks,
-    )?;
-    insert_postings(
-        namespace_id,
-        change,
-        version.id,
-        'c',
-        claim_ids,
-        &built.claims,
-    )
+    insert_postings(namespace_id, change, version.id, (chunk_ids, &built.chunks), (claim_ids, &built.claims))
 }
 
 fn insert_postings(
     namespace_id: i32,
     change: i64,
     version_id: i64,
-    target: char,
-    ids: &[i64],
-    items: &[Item],
+    chunks: (&[i64], &[Item]),
+    claims: (&[i64], &[Item]),
 ) -> Result<(), Fault> {
-    let (mut item_ids, mut lengths, mut tfs, mut terms) = (vec![], vec![], vec![], vec![]);
-    for (id, item) in ids.iter().zip(items) {
-        for (term, tf) in &item.terms {
-            item_ids.push(*id);
-            lengths.push(item.length as i32);
-            tfs.push(*tf as i32);
-            terms.push(term.clone());
+    // Chunks are numbered before claims, so the first chunk is the base of both.
+    let Some(base) = chunks.0.first().copied() else { return Ok(()) };
+    let mut hits: BTreeMap<&str, [Vec<Hit>; 2]> = BTreeMap::new();
+    for (side, (ids, items)) in [chunks, claims].into_iter().enumerate() {
+        for (id, item) in ids.iter().zip(items) {
+            for (term, tf) in &item.terms {
+                hits.entry(term).or_default()[side].push(Hit { item: *id, tf: *tf, length: item.length });
+            }
         }
     }
+    let packed = |hits: &Vec<Hit>| (!hits.is_empty()).then(|| posting::pack(base, hits.iter().copied()));
+    let terms: Vec<String> = hits.keys().map(|term| (*term).to_owned()).collect();
+    let of_chunks: Vec<Option<Vec<u8>>> = hits.values().map(|[chunks, _]| packed(chunks)).collect();
+    let of_claims: Vec<Option<Vec<u8>>> = hits.values().map(|[_, claims]| packed(claims)).collect();
     db::execute(
-        "INSERT INTO cortex.posting (item_id, version_id, added_by, namespace_id, length, tf, target, term) \
-         SELECT u.item, $1, $2, $3, u.length, u.tf, $4::\"char\", u.term \
-           FROM ROWS FROM (unnest($5::int8[]), unnest($6::int4[]), unnest($7::int4[]), unnest($8::text[])) AS u(item, length, tf, term)",
+        "INSERT INTO cortex.posting (version_id, added_by, base_item, namespace_id, term, chunk_hits, claim_hits) \
+         SELECT $1, $2, $3, $4, u.term, u.chunks, u.claims \
+           FROM ROWS FROM (unnest($5::text[]), unnest($6::bytea[]), unnest($7::bytea[])) AS u(term, chunks, claims)",
         &[
             version_id.into(),
             change.into(),
+            base.into(),
             namespace_id.into(),
-            target.to_string().into(),
-            item_ids.into(),
-            lengths.into(),
-            tfs.into(),
             terms.into(),
+            of_chunks.into(),
+            of_claims.into(),
         ],
     )?;
     Ok(())

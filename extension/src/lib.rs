@@ -64,6 +64,14 @@ pgrx::extension_sql_file!(
 pgrx::extension_sql_file!("../../sql/60_views.sql", name = "views", requires = ["bind", "space", "work"]);
 pgrx::extension_sql_file!("../../sql/90_rights.sql", name = "rights", finalize);
 
+/// Runs once in each backend, when the library is loaded.
+#[pg_guard]
+extern "C-unwind" fn _PG_init() {
+    // With RUST_BACKTRACE in the server's environment, pgrx would send stack traces to clients as DETAIL.
+    // SAFETY: a backend has one thread, and no other code of ours has run yet.
+    unsafe { std::env::set_var("RUST_LIB_BACKTRACE", "0") };
+}
+
 /// The version of the loaded library.
 #[pg_extern(immutable, parallel_safe)]
 fn cortex_version() -> &'static str {

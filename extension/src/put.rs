@@ -7,9 +7,8 @@ use serde_json::json;
 
 use crate::chunk::{self, MAX_TEXT, Made, Version, key32};
 use crate::db;
-use crate::error::{Fault, Outcome};
+use crate::error::{Fault, Outcome, given};
 use crate::rows::Document;
-use crate::serve;
 use crate::sources;
 
 /// Longest artifact id, in bytes: within what an index entry can hold.
@@ -27,9 +26,9 @@ fn cortex_source_put(
     dated: default!(Option<&str>, "NULL"),
     namespace: default!(Option<&str>, "'default'"),
 ) -> Outcome<JsonB> {
-    let artifact_id = serve::given(artifact_id, "artifact_id")?;
-    let body = serve::given(body, "body")?;
-    let namespace = serve::given(namespace, "namespace")?;
+    let artifact_id = given(artifact_id, "artifact_id")?;
+    let body = given(body, "body")?;
+    let namespace = given(namespace, "namespace")?;
     check_artifact(artifact_id)?;
     if body.len() > MAX_TEXT {
         return Err(Fault::limit(format!(
@@ -70,8 +69,8 @@ fn cortex_source_changed(
     body: default!(Option<&str>, "NULL"),
     namespace: default!(Option<&str>, "'default'"),
 ) -> Outcome<JsonB> {
-    let artifact_id = serve::given(artifact_id, "artifact_id")?;
-    let namespace = serve::given(namespace, "namespace")?;
+    let artifact_id = given(artifact_id, "artifact_id")?;
+    let namespace = given(namespace, "namespace")?;
     let namespace_id = namespace_id("SELECT cortex._namespace_must($1)", namespace)?;
     if let Some(body) = body
         && current_text(namespace_id, artifact_id)?.as_deref() == Some(body)

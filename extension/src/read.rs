@@ -3,13 +3,14 @@
 use cortex_core::hash::{Context, Target, structure_hash};
 use cortex_core::pack::{PackItem, Packed, pack};
 use cortex_core::receipt::Receipt;
+use cortex_core::tokens;
 use pgrx::JsonB;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use serde_json::{Value, json};
 
 use crate::db;
-use crate::error::{Fault, Outcome};
+use crate::error::{Fault, Outcome, given};
 use crate::rights::{self, Owner};
 use crate::serve::{self, Item, Request, Served};
 use crate::vector::VectorRef;
@@ -49,15 +50,18 @@ fn cortex_search(
     >,
     ErrorReport,
 > {
-    let k = serve::given(k, "k")?;
+    let query = given(query, "query")?;
+    let k = given(k, "k")?;
+    let namespace = given(namespace, "namespace")?;
+    let mode = given(mode, "mode")?;
     if !(1..=MAX_K).contains(&k) {
         return Err(Fault::argument(format!("k = {k} is outside 1 to {MAX_K}")).into());
     }
     let request = Request {
-        query: serve::given(query, "query")?,
+        query,
         embedding: query_embedding.as_ref(),
-        namespace: serve::given(namespace, "namespace")?,
-        mode: serve::given(mode, "mode")?,
+        namespace,
+        mode,
         target: Target::Chunk,
     };
     let served = serve::serve(&request, |shown| shown.len() >= k as usize)?;
@@ -109,7 +113,10 @@ fn cortex_read(
     >,
     ErrorReport,
 > {
-    let budget_tokens = serve::given(budget_tokens, "budget_tokens")?;
+    let query = given(query, "query")?;
+    let budget_tokens = given(budget_tokens, "budget_tokens")?;
+    let namespace = given(namespace, "namespace")?;
+    let mode = given(mode, "mode")?;
     if !(1..=MAX_BUDGET).contains(&budget_tokens) {
         return Err(Fault::argument(format!(
             "budget_tokens = {budget_tokens} is outside 1 to {MAX_BUDGET}"
@@ -119,24 +126,17 @@ fn cortex_read(
     }
     let budget = budget_tokens as u32;
     let request = Request {
-        query: serve::given(query, "query")?,
+        query,
         embedding: query_embedding.as_ref(),
-        namespace: serve::given(namespace, "namespace")?,
-        mode: serve::given(mode, "mode")?,
+        namespace,
+        mode,
         target: Target::Claim,
     };
-    // Packing stops at the first claim that does not fit, so the walk may stop as soon as one does not.
-    let mut tried = 0;
-    let mut full = false;
+    // Packing stops at the first claim that does not fit, and the walk with it. The sum is a cheap lower bound
+    // that keeps the packing from being tried after every claim.
     let served = serve::serve(&request, |shown| {
-        if shown.len() < tried {
-            (tried, full) = (0, false); // a deeper list starts anew
-        }
-        if shown.len() >= tried + 16 || (shown.len() > tried && shown.len() < 16) {
-            tried = shown.len();
-            full = packed(shown, budget).is_ok_and(|packed| packed.next_needs.is_some());
-        }
-        full
+        let least: u64 = shown.iter().map(|item| u64::from(tokens::estimate(&item.body))).sum();
+        least > u64::from(budget) && packed(shown, budget).is_ok_and(|packed| packed.next_needs.is_some())
     })?;
     let packed = packed(&served.items, budget)?;
     let claims: Vec<Value> = packed

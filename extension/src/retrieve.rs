@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use cortex_core::hash::Target;
 use cortex_core::receipt::{Nominator, State, Stats};
-use cortex_core::{analyzer, fusion, lexical, vector};
+use cortex_core::{analyzer, fusion, lexical, posting, vector};
 use pgrx::datum::DatumWithOid;
 
 use crate::db;
@@ -303,29 +303,23 @@ impl<'a> Scope<'a> {
             return Ok(Vec::new());
         }
         let (join, visible) = self.visible("p");
+        let hits = match self.question.target {
+            Target::Chunk => "chunk_hits",
+            Target::Claim => "claim_hits",
+        };
         let sql = format!(
-            "SELECT p.term, p.item_id, p.tf, p.length FROM cortex.posting p {join} \
-              WHERE p.namespace_id = $1 AND p.target = '{}' AND p.term = ANY ($5) AND {visible}",
-            self.letter()
+            "SELECT p.term, p.base_item, p.{hits} FROM cortex.posting p {join} \
+              WHERE p.namespace_id = $1 AND p.term = ANY ($5) AND p.{hits} IS NOT NULL AND {visible}"
         );
         let mut args = self.args();
         args.push(terms.clone().into());
         let mut lists: HashMap<String, Vec<lexical::Posting>> = HashMap::new();
         db::read(&sql, &args, |row| {
-            let (tf, len) = (
-                row.must::<i32>(3)?.max(0) as u32,
-                row.must::<i32>(4)?.max(0) as u32,
-            );
-            let posting = lexical::Posting {
-                item: row.must(2)?,
-                tf,
-                len,
-            };
-            lists
-                .entry(row.must::<String>(1)?)
-                .or_default()
-                .push(posting);
-            Ok(())
+            let list = lists.entry(row.must::<String>(1)?).or_default();
+            posting::unpack(row.must(2)?, row.must::<&[u8]>(3)?, |hit| {
+                list.push(lexical::Posting { item: hit.item, tf: hit.tf, len: hit.length });
+            })
+            .map_err(|error| Fault::internal(format!("the lexical index is damaged: {error}")))
         })?;
         let mut lists: Vec<(&str, Vec<lexical::Posting>)> = terms
             .iter()
@@ -384,12 +378,12 @@ impl<'a> Scope<'a> {
     fn exact(&self, query: &QueryVector) -> Result<VectorArm, Fault> {
         let (join, visible) = self.visible("e");
         let sql = format!(
-            "SELECT scored.item_id, scored.score, count(*) OVER () FROM ( \
+            "WITH scored AS MATERIALIZED ( \
                  SELECT e.item_id, cortex._vector_score(e.embedding, $5) AS score \
                    FROM cortex.emb_{} e {join} \
-                  WHERE e.namespace_id = $1 AND e.target = '{}' AND {visible}) scored \
-              WHERE scored.score IS NOT NULL \
-              ORDER BY scored.score DESC, scored.item_id LIMIT $6",
+                  WHERE e.namespace_id = $1 AND e.target = '{}' AND {visible}) \
+             SELECT s.item_id, s.score, (SELECT count(*) FROM scored WHERE score IS NOT NULL) FROM scored s \
+              WHERE s.score IS NOT NULL ORDER BY s.score DESC, s.item_id LIMIT $6",
             query.space,
             self.letter()
         );

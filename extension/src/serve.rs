@@ -19,12 +19,6 @@ use crate::vector::VectorRef;
 /// Longest query, in bytes.
 pub const MAX_QUERY: usize = 64 << 10;
 
-/// The value of an argument that may not be NULL. The functions are not STRICT, since they take NULL for the
-/// arguments that are optional.
-pub fn given<T>(argument: Option<T>, name: &str) -> Result<T, Fault> {
-    argument.ok_or_else(|| Fault::argument(format!("{name} is NULL")).hint(format!("Pass a value for {name}.")))
-}
-
 /// An item as it is served.
 #[derive(Clone)]
 pub struct Item {
@@ -70,7 +64,7 @@ pub struct Served {
 
 /// Retrieves until `enough` of the shown items says so, or nothing more matches. Items the caller may not
 /// see are left out and counted; so are rows that are no longer what their version says.
-pub fn serve(request: &Request, mut enough: impl FnMut(&[Item]) -> bool) -> Result<Served, Fault> {
+pub fn serve(request: &Request, enough: impl Fn(&[Item]) -> bool) -> Result<Served, Fault> {
     if request.query.len() > MAX_QUERY {
         return Err(Fault::limit(format!(
             "the query has {} bytes, the limit is {MAX_QUERY}",
@@ -97,7 +91,7 @@ pub fn serve(request: &Request, mut enough: impl FnMut(&[Item]) -> bool) -> Resu
             nominees: None,
         };
         let found = retrieve::search(&question)?;
-        let (items, considered) = gate.walk(&found, request.target, &mut enough)?;
+        let (items, considered) = gate.walk(&found, request.target, &enough)?;
         let exhausted = considered == found.ranked.len();
         if exhausted && found.cut && depth < retrieve::MAX_DEPTH && !enough(&items) {
             depth = (depth * 5).min(retrieve::MAX_DEPTH);
@@ -215,7 +209,7 @@ impl<'a> Gate<'a> {
         &mut self,
         found: &Found,
         target: Target,
-        enough: &mut impl FnMut(&[Item]) -> bool,
+        enough: &impl Fn(&[Item]) -> bool,
     ) -> Result<(Vec<Item>, usize), Fault> {
         let mut shown = Vec::new();
         let mut considered = 0;

@@ -11,10 +11,9 @@ use serde_json::{Value, json};
 
 use crate::chunk::key32;
 use crate::db;
-use crate::error::{Fault, Outcome};
+use crate::error::{Fault, Outcome, given};
 use crate::retrieve::{self, QueryVector, Question, Ranked, When};
 use crate::rights::{self, Namespace, Owner};
-use crate::serve;
 use crate::subxact;
 
 /// Longest trace that is looked at, in bytes; core refuses the same.
@@ -26,7 +25,7 @@ const MAX_TRACE: usize = 8 << 20;
 // Parallel unsafe: a subtransaction cannot begin in parallel mode.
 #[pg_extern(stable, requires = ["tables"])]
 fn cortex_verify(trace_id: Option<i64>, question: default!(Option<&str>, "NULL")) -> Outcome<JsonB> {
-    let trace_id = serve::given(trace_id, "trace_id")?;
+    let trace_id = given(trace_id, "trace_id")?;
     let owner = Owner::enter()?;
     let (namespace, body) = stored(&owner, trace_id)?;
     Ok(report(&body, question, Some(namespace))?)
@@ -36,7 +35,7 @@ fn cortex_verify(trace_id: Option<i64>, question: default!(Option<&str>, "NULL")
 /// database where the caller may read the namespace that it names.
 #[pg_extern(stable, name = "cortex_verify", requires = ["tables"])]
 fn cortex_verify_text(trace: Option<&str>, question: default!(Option<&str>, "NULL")) -> Outcome<JsonB> {
-    let trace = serve::given(trace, "trace")?;
+    let trace = given(trace, "trace")?;
     let owner = Owner::enter()?;
     let named = if trace.len() <= MAX_TRACE {
         Trace::from_text(trace).ok().map(|trace| trace.namespace)
@@ -173,7 +172,7 @@ impl Store {
                 .then_some(receipt.nominees.as_slice()),
         };
         let found = retrieve::search(&question)?;
-        let considered = receipt.considered().min(found.ranked.len());
+        let considered = (receipt.params.k as usize).min(found.ranked.len());
         let top = &found.ranked[..considered];
         let ids: Vec<i64> = top.iter().map(|ranked| ranked.item).collect();
         let stored = stored_items(&self.namespace, receipt.target, &ids)?;
@@ -184,7 +183,7 @@ impl Store {
         Ok(Replayed {
             candidates: candidates?,
             stats: found.stats,
-            total_matched: found.matched.max(receipt.considered() as u64),
+            total_matched: found.matched.max(considered as u64),
         })
     }
 }

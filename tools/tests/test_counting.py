@@ -113,7 +113,38 @@ class WhichTestsUseAServer(unittest.TestCase):
             }.items():
                 (folder / "t.rs").write_text(text)
                 with self.subTest(text):
-                    self.assertEqual(driver._uses_server(folder / "t.rs"), uses)
+                    self.assertEqual(driver._uses_server(folder / "t.rs", {}), uses)
+
+    def test_unit_tests_are_seen(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "deep").mkdir()
+            for text, has in {
+                "#[test]\nfn a() {}": True,
+                "    #[tokio::test(flavor = \"multi_thread\")]": True,
+                "proptest! {": True,
+                "#[cfg(test)]\nmod tests;": False,
+                "pub fn test() {}": False,
+            }.items():
+                (folder / "deep" / "m.rs").write_text(text)
+                with self.subTest(text):
+                    self.assertEqual(driver._has_unit_tests(folder), has)
+
+    def test_by_the_library_they_use(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            test, with_server, without = (folder / file for file in ("t.rs", "with.rs", "without.rs"))
+            with_server.write_text('setting("CORTEX_TEST_PG_URL")')
+            without.write_text("nothing of the kind")
+            for text, library, uses in (
+                ("use helper::Database;", {"helper": with_server}, True),
+                ("use helper::Database;", {"helper": without}, False),
+                ("use helpers::Database;", {"helper": with_server}, False),
+                ("", {"helper": with_server}, False),
+            ):
+                test.write_text(text)
+                with self.subTest(text):
+                    self.assertEqual(driver._uses_server(test, library), uses)
 
 
 if __name__ == "__main__":

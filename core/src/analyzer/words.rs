@@ -379,21 +379,24 @@ fn word_end(units: &[Unit], from: usize) -> usize {
         .map_or(units.len(), |length| from + length)
 }
 
-/// Whether a new part begins at `at` within `word`: `fooBar`, `HTTPServer`. Parts of a single letter are not
-/// split off (`iPhone`, `mRNA`, `PhD`), nor is a plural ending (`CPUs`).
+/// Whether a new part begins at `at` within `word`: `fooBar`, `html5Parser`, `HTTPServer`. Parts of a single
+/// letter are not split off (`iPhone`, `mRNA`, `PhD`), nor is a plural ending (`CPUs`).
 fn case_changes(word: &[Unit], at: usize) -> bool {
     let class = |index: usize| word.get(index).map(|unit| unit.class);
-    let lower_before = matches!(class(at - 1), Some(Class::Lower | Class::Digit));
-    let upper_here = class(at) == Some(Class::Upper);
-    if !upper_here || at < 2 {
+    let Some([before, here]) = word.get(at - 1..=at) else {
+        return false;
+    };
+    // Both may be parts of one character: a ligature in upper case.
+    if at < 2 || here.class != Class::Upper || here.start < before.end {
         return false;
     }
-    if lower_before {
-        return class(at + 1).is_some_and(|next| next != Class::Digit);
+    let lower_follows = class(at + 1) == Some(Class::Lower);
+    match before.class {
+        Class::Lower => class(at + 1).is_some_and(|next| next != Class::Digit),
+        Class::Digit => lower_follows,
+        Class::Upper => lower_follows && class(at + 2) == Some(Class::Lower),
+        _ => false,
     }
-    class(at - 1) == Some(Class::Upper)
-        && class(at + 1) == Some(Class::Lower)
-        && class(at + 2) == Some(Class::Lower)
 }
 
 /// `CPUs` without its s, which stemming would take for part of a Latin word.

@@ -5,6 +5,11 @@
 //! used was retrieved and is stored as it says, and the retrieval gives the same again. It never
 //! means that an answer is true.
 //!
+//! What a trace says about itself and no evidence speaks about (the engine's version, the role, the
+//! budgets, to have quoted less than was found, which candidates were withheld) is held by the roots
+//! alone: who can replace a stored trace with its roots can change it. Only a signature or the outward
+//! log can tell.
+//!
 //! | step | name | codes | level reached |
 //! |---|---|---|---|
 //! | 1 | parse | `T_LIMIT`, `T_PARSE`, `T_NONCANON` | |

@@ -244,6 +244,7 @@ pub(super) fn replay_round(
         Replay::Erased => return Ok(not_run(StepOutcome::Redacted, "items were erased")),
     };
     let at_receipt = format!("{at}.receipt");
+    check_complete(receipt, &replayed, &at_receipt)?;
     compare_totals(receipt, &replayed, &at_receipt)?;
     let most = replayed.candidates.len().min(receipt.params.k as usize);
     let found = replayed.candidates.get(..most).unwrap_or_default();
@@ -264,6 +265,20 @@ pub(super) fn replay_round(
         checked: Checked::passed(expected, found).at(at),
         withheld: Some(withheld),
     })
+}
+
+/// A replay that stops where the receipt stops could not show what the receipt leaves out. By its own
+/// count it must give all that the parameters ask for.
+fn check_complete(receipt: &Receipt, replayed: &Replayed, at: &str) -> Result<(), Failure> {
+    let asked = u64::from(receipt.params.k.min(receipt.params.depth));
+    let least = asked.min(replayed.total_matched);
+    let given = replayed.candidates.len() as u64;
+    if given >= least {
+        return Ok(());
+    }
+    let expected = format!("at least {least} replayed candidates");
+    let at = format!("{at}.candidates");
+    Err(Failure::new(Code::TFault, at, expected, given))
 }
 
 fn compare_totals(receipt: &Receipt, replayed: &Replayed, at: &str) -> Result<(), Failure> {
