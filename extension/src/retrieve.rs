@@ -382,8 +382,8 @@ impl<'a> Scope<'a> {
                  SELECT e.item_id, cortex._vector_score(e.embedding, $5) AS score \
                    FROM cortex.emb_{} e {join} \
                   WHERE e.namespace_id = $1 AND e.target = '{}' AND {visible}) \
-             SELECT s.item_id, s.score, (SELECT count(*) FROM scored) FROM scored s \
-              ORDER BY s.score DESC, s.item_id LIMIT $6",
+             SELECT s.item_id, s.score, (SELECT count(*) FROM scored WHERE score IS NOT NULL) FROM scored s \
+              WHERE s.score IS NOT NULL ORDER BY s.score DESC, s.item_id LIMIT $6",
             query.space,
             self.letter()
         );
@@ -406,9 +406,10 @@ impl<'a> Scope<'a> {
     fn rescore(&self, query: &QueryVector, nominees: &[i64]) -> Result<Vec<(i64, i64)>, Fault> {
         let (join, visible) = self.visible("e");
         let sql = format!(
-            "SELECT e.item_id, cortex._vector_score(e.embedding, $5) AS score FROM cortex.emb_{} e {join} \
-              WHERE e.item_id = ANY ($6) AND e.namespace_id = $1 AND e.target = '{}' AND {visible} \
-              ORDER BY score DESC, e.item_id",
+            "SELECT scored.item_id, scored.score FROM ( \
+                 SELECT e.item_id, cortex._vector_score(e.embedding, $5) AS score FROM cortex.emb_{} e {join} \
+                  WHERE e.item_id = ANY ($6) AND e.namespace_id = $1 AND e.target = '{}' AND {visible}) scored \
+              WHERE scored.score IS NOT NULL ORDER BY scored.score DESC, scored.item_id",
             query.space,
             self.letter()
         );
