@@ -39,7 +39,13 @@ pgrx::extension_sql_file!(
 pgrx::extension_sql_file!(
     "../../sql/30_ddl.sql",
     name = "ddl",
-    requires = ["bind", ddl::ddl_begins, ddl::ddl_ended, ddl::ddl_rewrites, ddl::ddl_dropped]
+    requires = [
+        "bind",
+        ddl::ddl_begins,
+        ddl::ddl_ended,
+        ddl::ddl_rewrites,
+        ddl::ddl_dropped
+    ]
 );
 
 /// The version of the loaded library.

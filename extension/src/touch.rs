@@ -28,8 +28,12 @@ pub fn statement(binding: &Binding, origin: Origin) -> String {
     let stored = &binding.stored;
     let (id, namespace) = (stored.id, stored.namespace_id);
     let aliases: Vec<String> = (1..=binding.key.len()).map(|n| format!("k{n}")).collect();
-    let key_texts: Vec<String> =
-        binding.key.iter().zip(&aliases).map(|(column, alias)| column.text(&format!("d.{alias}"))).collect();
+    let key_texts: Vec<String> = binding
+        .key
+        .iter()
+        .zip(&aliases)
+        .map(|(column, alias)| column.text(&format!("d.{alias}")))
+        .collect();
     format!(
         "WITH state AS ({state}), \
          differing AS MATERIALIZED ( \
@@ -62,8 +66,11 @@ pub fn statement(binding: &Binding, origin: Origin) -> String {
 pub fn rows(binding: &Binding, keys: &str) -> String {
     let aliases: Vec<String> = (1..=binding.key.len()).map(|n| format!("k{n}")).collect();
     let references = binding.key_of("u");
-    let same: Vec<String> =
-        references.iter().zip(&aliases).map(|(key, alias)| format!("{key} OPERATOR(pg_catalog.=) k.{alias}")).collect();
+    let same: Vec<String> = references
+        .iter()
+        .zip(&aliases)
+        .map(|(key, alias)| format!("{key} OPERATOR(pg_catalog.=) k.{alias}"))
+        .collect();
     format!(
         "SELECT {} FROM {keys} k ({}) JOIN {} u ON {}",
         binding.artifact(&references),
@@ -75,8 +82,13 @@ pub fn rows(binding: &Binding, keys: &str) -> String {
 
 /// SQL for the hash of the content in columns `v1`, `v2` ... under `hash_key`.
 fn hash(binding: &Binding) -> String {
-    let values: Vec<String> = (1..=binding.values.len()).map(|n| format!("v{n}")).collect();
-    format!("cortex._content_hash(hash_key, VARIADIC ARRAY[{}])", values.join(", "))
+    let values: Vec<String> = (1..=binding.values.len())
+        .map(|n| format!("v{n}"))
+        .collect();
+    format!(
+        "cortex._content_hash(hash_key, VARIADIC ARRAY[{}])",
+        values.join(", ")
+    )
 }
 
 /// One row for each touched artifact: its key, whether its row is `present`, the row's values, and the
@@ -84,9 +96,12 @@ fn hash(binding: &Binding) -> String {
 fn state(binding: &Binding, origin: Origin, aliases: &[String]) -> String {
     let (id, namespace) = (binding.stored.id, binding.stored.namespace_id);
     let live = live(binding, aliases);
-    let versions = "LEFT JOIN cortex.source_version v ON v.source_id = s.id AND v.closed_by IS NULL";
+    let versions =
+        "LEFT JOIN cortex.source_version v ON v.source_id = s.id AND v.closed_by IS NULL";
     let columns = |keys: &str, artifact: &str| {
-        let values: Vec<String> = (1..=binding.values.len()).map(|n| format!("r.v{n}")).collect();
+        let values: Vec<String> = (1..=binding.values.len())
+            .map(|n| format!("r.v{n}"))
+            .collect();
         format!(
             "{keys}, {artifact} AS artifact, r.present, {values}, s.id AS source_id, v.id AS version_id, \
              v.content_hash AS old_hash, \
@@ -94,7 +109,13 @@ fn state(binding: &Binding, origin: Origin, aliases: &[String]) -> String {
             values = values.join(", "),
         )
     };
-    let of = |table: &str| aliases.iter().map(|alias| format!("{table}.{alias}")).collect::<Vec<_>>().join(", ");
+    let of = |table: &str| {
+        aliases
+            .iter()
+            .map(|alias| format!("{table}.{alias}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let touched = match origin {
         Origin::Everything => {
             return format!(
@@ -114,14 +135,26 @@ fn state(binding: &Binding, origin: Origin, aliases: &[String]) -> String {
             );
         }
         Origin::Transition(tables) => {
-            let keys = binding.key.iter().zip(aliases).map(|(column, alias)| format!("{} AS {alias}", identifier(&column.name)));
+            let keys = binding
+                .key
+                .iter()
+                .zip(aliases)
+                .map(|(column, alias)| format!("{} AS {alias}", identifier(&column.name)));
             let keys = keys.collect::<Vec<_>>().join(", ");
-            let selects: Vec<String> = tables.iter().map(|table| format!("SELECT {keys} FROM {table}")).collect();
+            let selects: Vec<String> = tables
+                .iter()
+                .map(|table| format!("SELECT {keys} FROM {table}"))
+                .collect();
             format!("({})", selects.join(" UNION ALL "))
         }
         Origin::Parameters(groups) => {
             let width = aliases.len();
-            let group = |g: usize| (1..=width).map(|n| format!("${}", g * width + n)).collect::<Vec<_>>().join(", ");
+            let group = |g: usize| {
+                (1..=width)
+                    .map(|n| format!("${}", g * width + n))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            };
             let rows: Vec<String> = (0..groups).map(|g| format!("({})", group(g))).collect();
             format!("(VALUES {})", rows.join(", "))
         }
@@ -141,7 +174,9 @@ fn distinct(binding: &Binding, from: &str, aliases: &[String]) -> String {
     let keys = aliases.join(", ");
     let artifact = binding.artifact(aliases);
     if binding.exact_key() {
-        format!("SELECT {keys}, {artifact} AS artifact FROM (SELECT DISTINCT {keys} FROM {from} k ({keys})) k")
+        format!(
+            "SELECT {keys}, {artifact} AS artifact FROM (SELECT DISTINCT {keys} FROM {from} k ({keys})) k"
+        )
     } else {
         format!("SELECT DISTINCT {keys}, {artifact} AS artifact FROM {from} k ({keys})")
     }
@@ -150,9 +185,17 @@ fn distinct(binding: &Binding, from: &str, aliases: &[String]) -> String {
 /// The rows of the bound table: key, artifact id, values.
 fn live(binding: &Binding, aliases: &[String]) -> String {
     let references = binding.key_of("u");
-    let keys: Vec<String> = references.iter().zip(aliases).map(|(key, alias)| format!("{key} AS {alias}")).collect();
+    let keys: Vec<String> = references
+        .iter()
+        .zip(aliases)
+        .map(|(key, alias)| format!("{key} AS {alias}"))
+        .collect();
     let values = binding.values.iter().enumerate().map(|(n, column)| {
-        format!("{} AS v{}", column.nullable_text(&format!("u.{}", identifier(&column.name))), n + 1)
+        format!(
+            "{} AS v{}",
+            column.nullable_text(&format!("u.{}", identifier(&column.name))),
+            n + 1
+        )
     });
     format!(
         "SELECT {keys}, {artifact} AS artifact, true AS present, {values} FROM {from} u",
@@ -165,8 +208,10 @@ fn live(binding: &Binding, aliases: &[String]) -> String {
 
 /// The join of a touched key `t` with its row `r`.
 fn same_row(binding: &Binding, aliases: &[String]) -> String {
-    let mut terms: Vec<String> =
-        aliases.iter().map(|alias| format!("r.{alias} OPERATOR(pg_catalog.=) t.{alias}")).collect();
+    let mut terms: Vec<String> = aliases
+        .iter()
+        .map(|alias| format!("r.{alias} OPERATOR(pg_catalog.=) t.{alias}"))
+        .collect();
     if !binding.exact_key() {
         terms.push("r.artifact OPERATOR(pg_catalog.=) t.artifact".into());
     }

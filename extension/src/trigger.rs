@@ -16,10 +16,9 @@ use pgrx::prelude::*;
 use pgrx::{PgTrigger, pg_sys};
 
 use crate::binding::{Binding, STORED, Stored, qualified};
-use crate::db::{self, Kept, Slot};
+use crate::db::{self, Kept, Rows, Slot};
 use crate::error::{Fault, Outcome};
 use crate::hold;
-use crate::rights;
 use crate::subxact::guarded;
 use crate::touch::{self, Origin};
 
@@ -39,7 +38,9 @@ CREATE FUNCTION cortex._touch() RETURNS trigger LANGUAGE c SECURITY DEFINER
     SET extra_float_digits = 1 SET bytea_output = 'hex'
     AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
 "#)]
-fn touched<'a>(trigger: &'a PgTrigger<'a>) -> Result<Option<PgHeapTuple<'a, AllocatedByRust>>, ErrorReport> {
+fn touched<'a>(
+    trigger: &'a PgTrigger<'a>,
+) -> Result<Option<PgHeapTuple<'a, AllocatedByRust>>, ErrorReport> {
     if let Err(report) = follow(trigger.trigger_data()) {
         report.report(PgLogLevel::ERROR);
     }
@@ -87,24 +88,25 @@ fn touch(data: &pg_sys::TriggerData, binding_id: i32) -> Result<(), Fault> {
     match event {
         Event::Truncate => {
             let sql = touch::statement(&Binding::resolve(stored)?, Origin::Gone);
-            db::Kept::prepare(&sql, &[], None)?.write(&[], None, |_| Ok(()))?;
+            Kept::prepare(&sql, &[], Rows::Many, None)?.write(&[], None, |_| Ok(()))?;
         }
         Event::Row { .. } => {
             let relation = relation_of(data);
             let (columns, arguments) = row_keys(data, &stored)?;
             let plan = kept_plan(data, stored, relation, event, &columns)?;
-            by_index()?;
             plan.write(&arguments, None, |_| Ok(()))?;
         }
         Event::Statement { .. } if touched_rows(data) <= FEW => {
             let relation = relation_of(data);
             let plan = kept_plan(data, stored, relation, event, &[])?;
-            by_index()?;
             plan.write(&[], Some(data), |_| Ok(()))?;
         }
         Event::Statement { .. } => {
-            let sql = touch::statement(&Binding::resolve(stored)?, Origin::Transition(&event.tables()));
-            db::Kept::prepare(&sql, &[], Some(data))?.write(&[], Some(data), |_| Ok(()))?;
+            let sql = touch::statement(
+                &Binding::resolve(stored)?,
+                Origin::Transition(&event.tables()),
+            );
+            Kept::prepare(&sql, &[], Rows::Many, Some(data))?.write(&[], Some(data), |_| Ok(()))?;
         }
     }
     Ok(())
@@ -121,7 +123,10 @@ enum Event {
 impl Event {
     fn of(data: &pg_sys::TriggerData) -> Self {
         let kind = data.tg_event & pg_sys::TRIGGER_EVENT_OPMASK;
-        let (old, new) = (kind != pg_sys::TRIGGER_EVENT_INSERT, kind != pg_sys::TRIGGER_EVENT_DELETE);
+        let (old, new) = (
+            kind != pg_sys::TRIGGER_EVENT_INSERT,
+            kind != pg_sys::TRIGGER_EVENT_DELETE,
+        );
         if kind == pg_sys::TRIGGER_EVENT_TRUNCATE {
             Event::Truncate
         } else if data.tg_event & pg_sys::TRIGGER_EVENT_ROW != 0 {
@@ -133,7 +138,11 @@ impl Event {
 
     fn tables(self) -> Vec<&'static str> {
         match self {
-            Event::Statement { old, new } => [(old, OLD), (new, NEW)].iter().filter(|t| t.0).map(|t| t.1).collect(),
+            Event::Statement { old, new } => [(old, OLD), (new, NEW)]
+                .iter()
+                .filter(|t| t.0)
+                .map(|t| t.1)
+                .collect(),
             _ => Vec::new(),
         }
     }
@@ -145,7 +154,8 @@ fn stored(binding_id: i32) -> Result<Option<Stored>, Fault> {
         static FIND: Slot = const { Slot::new() };
     }
     let sql = format!("SELECT {STORED} FROM cortex.binding b WHERE b.id = $1");
-    db::kept(&FIND, &sql, &[pg_sys::INT4OID])?.write_one(&[binding_id.into_datum()], Stored::from_row)
+    db::kept(&FIND, &sql, &[pg_sys::INT4OID])?
+        .write_one(&[binding_id.into_datum()], Stored::from_row)
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -174,7 +184,11 @@ fn kept_plan(
     thread_local! {
         static PLANS: RefCell<HashMap<PlanKey, Plan>> = RefCell::new(HashMap::new());
     }
-    let key = PlanKey { binding_id: stored.id, relation, event };
+    let key = PlanKey {
+        binding_id: stored.id,
+        relation,
+        event,
+    };
     let table = qualified(stored.relation)?;
     let found = PLANS.with_borrow(|plans| {
         plans
@@ -186,15 +200,25 @@ fn kept_plan(
         return Ok(kept);
     }
     let binding = Binding::resolve(stored)?;
-    by_index()?;
     let kept = Rc::new(match event {
         Event::Row { old, new } => {
-            let sql = touch::statement(&binding, Origin::Parameters(usize::from(old) + usize::from(new)));
-            Kept::prepare(&sql, columns, None)?
+            let sql = touch::statement(
+                &binding,
+                Origin::Parameters(usize::from(old) + usize::from(new)),
+            );
+            Kept::prepare(&sql, columns, Rows::Few, None)?
         }
-        _ => Kept::prepare(&touch::statement(&binding, Origin::Transition(&event.tables())), &[], Some(data))?,
+        _ => {
+            let sql = touch::statement(&binding, Origin::Transition(&event.tables()));
+            Kept::prepare(&sql, &[], Rows::Few, Some(data))?
+        }
     });
-    let plan = Plan { stored: binding.stored, table, columns: columns.to_vec(), kept: kept.clone() };
+    let plan = Plan {
+        stored: binding.stored,
+        table,
+        columns: columns.to_vec(),
+        kept: kept.clone(),
+    };
     PLANS.with_borrow_mut(|plans| {
         if plans.len() >= KEPT_PLANS {
             plans.clear();
@@ -202,15 +226,6 @@ fn kept_plan(
         plans.insert(key, plan);
     });
     Ok(kept)
-}
-
-/// Makes the planner look a few keys up by index, also while statistics say that the tables are empty. The
-/// function's own settings are put back when it returns, and these with them.
-fn by_index() -> Result<(), Fault> {
-    for name in ["enable_seqscan", "enable_hashjoin", "enable_mergejoin"] {
-        rights::set_local(name, "off")?;
-    }
-    Ok(())
 }
 
 fn has_no_rows(data: &pg_sys::TriggerData) -> bool {
@@ -238,7 +253,10 @@ fn row_keys(
 ) -> Result<(Vec<pg_sys::Oid>, Vec<Option<pg_sys::Datum>>), Fault> {
     let (mut types, mut values) = (Vec::new(), Vec::new());
     // An UPDATE has its old row in tg_trigtuple and its new one in tg_newtuple; else there is one row.
-    for tuple in [data.tg_trigtuple, data.tg_newtuple].into_iter().filter(|tuple| !tuple.is_null()) {
+    for tuple in [data.tg_trigtuple, data.tg_newtuple]
+        .into_iter()
+        .filter(|tuple| !tuple.is_null())
+    {
         for name in &stored.key_columns {
             let c_name = std::ffi::CString::new(name.as_str())
                 .map_err(|_| Fault::internal("a column name holds a NUL byte".into()))?;
@@ -251,7 +269,9 @@ fn row_keys(
                 }
                 let mut null = false;
                 let datum = pg_sys::SPI_getbinval(tuple, descriptor, number, &mut null);
-                types.push(pg_sys::getBaseType(pg_sys::SPI_gettypeid(descriptor, number)));
+                types.push(pg_sys::getBaseType(pg_sys::SPI_gettypeid(
+                    descriptor, number,
+                )));
                 values.push((!null).then_some(datum));
             }
         }
@@ -269,7 +289,11 @@ fn binding_id(data: &pg_sys::TriggerData) -> Outcome<i32> {
     // SAFETY: the server passes the trigger's definition; tgargs holds tgnargs strings.
     let argument = unsafe {
         let trigger = &*data.tg_trigger;
-        if trigger.tgnargs == 1 { CStr::from_ptr(*trigger.tgargs).to_str().ok() } else { None }
+        if trigger.tgnargs == 1 {
+            CStr::from_ptr(*trigger.tgargs).to_str().ok()
+        } else {
+            None
+        }
     };
     let id = argument.and_then(|text| text.parse().ok());
     Ok(id.ok_or_else(|| Fault::argument("a trigger of cortex takes the id of a binding".into()))?)
