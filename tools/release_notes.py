@@ -122,7 +122,8 @@ class _PageParser(HTMLParser):
             title = re.sub(r"^[A-Z0-9]+(\.[0-9]+)*\. ", "", _tidy(self._text or []))
             self._titles[-1] = title
             if len(self._titles) == 1:
-                self.page.version = title[len("Release "):] if title.startswith("Release ") else ""
+                named = re.fullmatch(r"Release (\d+(?:\.\d+)*)", title)
+                self.page.version = named.group(1) if named else ""
             self._text = None
         elif tag == "li" and kind == "listitem":
             self._end_paragraph()
@@ -201,6 +202,7 @@ def prepare(step: Step, progress: Progress) -> Dict:
     except SetupError as error:
         progress.note(f"{PACKAGE} is not to be had here, so the server's catalogue descriptions stand in")
         progress.note(f"reason: {str(error).splitlines()[0]}")
+        progress.note(f"remove {FOLDER} and run this again to try once more")
         notes, source = _from_catalogue(step, progress)
     text = "".join(json.dumps(asdict(note), ensure_ascii=False) + "\n" for note in notes)
     _write_whole(ROWS, text)
@@ -283,7 +285,7 @@ def _from_catalogue(step: Step, progress: Progress) -> Tuple[List[Note], Dict]:
     if not rows:
         raise SetupError("the server's catalogue holds no descriptions")
     notes = [Note(number, installation.version, None, "catalogue", body) for number, body in enumerate(rows, 1)]
-    rule = f"the first {_CATALOGUE_ROWS} descriptions of functions in pg_description, by object id"
+    rule = f"the first {_CATALOGUE_ROWS} descriptions of functions of at least 20 characters, by object id"
     return notes, {"kind": "catalogue", "version": installation.version, "rule": rule}
 
 
@@ -293,6 +295,7 @@ FROM (
     SELECT p.oid, format('%s(%s): %s', p.proname, pg_get_function_arguments(p.oid), d.description) AS body
     FROM pg_description d
     JOIN pg_proc p ON p.oid = d.objoid AND d.classoid = 'pg_proc'::regclass AND d.objsubid = 0
+    WHERE length(d.description) >= 20 AND d.description NOT LIKE 'implementation of %'
     ORDER BY p.oid
     LIMIT {_CATALOGUE_ROWS}
 ) described;

@@ -9,7 +9,7 @@ use crate::tokens;
 pub const NAME: &str = "cortex-extract/1";
 
 /// Sentences with fewer words than this say nothing by themselves and are left out.
-pub const MIN_WORDS: usize = 3;
+pub const MIN_WORDS: u32 = 3;
 
 /// Sentences beyond this estimate are cut after a clause, so that a claim stays one statement.
 pub const MAX_CLAIM_TOKENS: u32 = 96;
@@ -48,7 +48,7 @@ pub fn embedding_text(title: Option<&str>, body: &str) -> String {
 }
 
 fn says_something(text: &str) -> bool {
-    analyzer::word_count(text) >= MIN_WORDS
+    analyzer::has_words(text, MIN_WORDS)
 }
 
 /// A sentence as it is, or cut into clauses if it is too long.

@@ -172,7 +172,7 @@ impl fmt::Debug for Hash {
     }
 }
 
-/// A text that is not a [`Hash`] or a [`Salt`].
+/// A text that is not a hash or a salt.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not {expected}: {found:?}")]
 pub struct ParseHashError {

@@ -4,11 +4,13 @@
 pub mod analyzer;
 pub mod canon;
 pub mod chunker;
+pub mod excerpt;
 pub mod extract;
 pub mod fusion;
 pub mod hash;
 pub mod lexical;
 pub mod pack;
+pub mod posting;
 pub mod receipt;
 pub mod sentence;
 pub mod tokens;

@@ -1,6 +1,8 @@
 //! The receipt of one retrieval: what was asked, with which parameters, at which state, and the
 //! candidates in order. From a receipt the retrieval can be run again and compared bit for bit.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::canon::{self, CanonError, MAX_INTEGER};
@@ -76,7 +78,7 @@ pub struct Space {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// Candidates asked for.
+    /// Best candidates to consider; those withheld from the caller count.
     pub k: u32,
     /// Candidates taken from each arm before they are fused.
     pub depth: u32,
@@ -385,8 +387,9 @@ impl Receipt {
             .map(|candidate| candidate.item)
             .collect();
         check_distinct(&items, "candidates")?;
+        let nominees: HashSet<i64> = self.nominees.iter().copied().collect();
         for (i, candidate) in self.candidates.iter().enumerate() {
-            let result = self.check_candidate(candidate);
+            let result = self.check_candidate(candidate, &nominees);
             result.map_err(|violation| violation.within(&format!("candidates[{i}]")))?;
         }
         for (i, pair) in self.candidates.windows(2).enumerate() {
@@ -407,7 +410,11 @@ impl Receipt {
         Ok(())
     }
 
-    fn check_candidate(&self, candidate: &Candidate) -> Result<(), Violation> {
+    fn check_candidate(
+        &self,
+        candidate: &Candidate,
+        nominees: &HashSet<i64>,
+    ) -> Result<(), Violation> {
         let artifact = &candidate.artifact;
         let fits = !artifact.is_empty() && artifact.len() <= MAX_ARTIFACT;
         let expected = format!("1 to {MAX_ARTIFACT} bytes");
@@ -442,7 +449,7 @@ impl Receipt {
         require(ranked, "lexical_rank", "a rank in at least one arm", "none")?;
         let nominated = self.nominator != Nominator::Approximate
             || candidate.vector_rank.is_none()
-            || self.nominees.contains(&candidate.item);
+            || nominees.contains(&candidate.item);
         require(nominated, "item", "one of the nominees", candidate.item)
     }
 }

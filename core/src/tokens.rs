@@ -10,10 +10,14 @@
 //! | any other printable ASCII character | 1 |
 //! | run of blanks (space, tab and other white space but line feeds) | 0 for one, 1 for a longer run |
 //! | line feed | 1 |
-//! | run of letters of alphabets in the two-byte range of UTF-8 | 1 for each 2 letters, rounded up |
-//! | any other character of two or three bytes (ideographs, kana, Hangul, Thai, symbols) | 1 |
-//! | character of four bytes (emoji, rare ideographs) | 2 |
-//! | control character | 1 |
+//! | run of accented Latin letters and combining accents (U+00C0 to U+036F) | 1 for each 2, rounded up |
+//! | Hangul syllable, any character of four bytes (emoji, rare ideographs) | 2 |
+//! | any other character (other alphabets, ideographs, kana, symbols, controls) | 1 |
+//!
+//! Measured against the word pieces of the default embedder and the byte pairs of a small chat model, the
+//! estimate is 1.0 to 1.15 times the count for English prose, Python and Rust, 1.0 to 1.3 for JSON, Cyrillic and
+//! Greek, 0.6 to 1.0 for Chinese and Japanese, 0.8 to 0.9 for Korean, and 0.65 for German compounds. A quarter of
+//! the characters, the usual rule, gives 0.8 for code and 0.15 to 0.25 for Chinese.
 //!
 //! Three properties follow and are relied upon. The estimate never falls when text is appended. Joining two
 //! texts costs no more than both apart, but for one token where blanks meet blanks. A line feed separates:
@@ -24,7 +28,7 @@ pub const NAME: &str = "estimate/1";
 
 const LETTERS_PER_TOKEN: u64 = 6;
 const DIGITS_PER_TOKEN: u64 = 3;
-const ALPHABETIC_PER_TOKEN: u64 = 2;
+const ACCENTED_PER_TOKEN: u64 = 2;
 
 /// What the run that is being read consists of.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,7 +38,7 @@ enum Run {
     Upper,
     Digit,
     Blank,
-    Alphabet,
+    Accented,
 }
 
 /// Estimated number of model tokens in `text`, by the rule of this module. Saturates at `u32::MAX`.
@@ -93,8 +97,8 @@ impl Counter {
             | '\u{202F}'
             | '\u{205F}'
             | '\u{3000}' => self.extend(Run::Blank),
-            // Latin supplements, Greek, Cyrillic, Hebrew, Arabic and their neighbours.
-            '\u{C0}'..='\u{7FF}' => self.extend(Run::Alphabet),
+            '\u{C0}'..='\u{36F}' => self.extend(Run::Accented),
+            '\u{AC00}'..='\u{D7A3}' => self.single(2),
             _ if ch.len_utf8() == 4 => self.single(2),
             _ => self.single(1),
         }
@@ -111,7 +115,7 @@ impl Counter {
             Run::Lower | Run::Upper => self.length.div_ceil(LETTERS_PER_TOKEN),
             Run::Digit => self.length.div_ceil(DIGITS_PER_TOKEN),
             Run::Blank => u64::from(self.length > 1),
-            Run::Alphabet => self.length.div_ceil(ALPHABETIC_PER_TOKEN),
+            Run::Accented => self.length.div_ceil(ACCENTED_PER_TOKEN),
         }
     }
 

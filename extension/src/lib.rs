@@ -1,18 +1,27 @@
 //! Cortex inside PostgreSQL: thin SQL functions and triggers around `cortex-core`.
 
+mod ask;
 mod bind;
 mod binding;
+mod chunk;
 mod db;
 mod ddl;
 mod error;
 mod hold;
 mod load;
+mod put;
+mod read;
 mod reconcile;
+mod retrieve;
 mod rights;
+mod rows;
+mod serve;
 mod sources;
 mod subxact;
 mod touch;
 mod trigger;
+mod vector;
+mod verify;
 
 use pgrx::prelude::*;
 
@@ -47,6 +56,27 @@ pgrx::extension_sql_file!(
         ddl::ddl_dropped
     ]
 );
+
+pgrx::extension_sql_file!(
+    "../../sql/40_space.sql",
+    name = "space",
+    requires = ["tables", sources::make_key, sources::change_of, chunk::embedding_text, vector::vector_fits]
+);
+pgrx::extension_sql_file!(
+    "../../sql/50_work.sql",
+    name = "work",
+    requires = ["tables", chunk::chunk_batch, load::load_batch, reconcile::reconcile_batch]
+);
+pgrx::extension_sql_file!("../../sql/60_views.sql", name = "views", requires = ["bind", "space", "work"]);
+pgrx::extension_sql_file!("../../sql/90_rights.sql", name = "rights", finalize);
+
+/// Runs once in each backend, when the library is loaded.
+#[pg_guard]
+extern "C-unwind" fn _PG_init() {
+    // With RUST_BACKTRACE in the server's environment, pgrx would send stack traces to clients as DETAIL.
+    // SAFETY: a backend has one thread, and no other code of ours has run yet.
+    unsafe { std::env::set_var("RUST_LIB_BACKTRACE", "0") };
+}
 
 /// The version of the loaded library.
 #[pg_extern(immutable, parallel_safe)]

@@ -4,7 +4,7 @@
 //! the schema, with the search path pinned, and goes back to the caller's rights (and search path) for
 //! every look at a table of the user's.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys;
 
@@ -16,6 +16,7 @@ pub struct Owner {
     user: pg_sys::Oid,
     security: i32,
     nest: i32,
+    search_path: String,
 }
 
 impl Owner {
@@ -23,23 +24,39 @@ impl Owner {
     /// aborting the (sub)transaction restores both.
     pub fn enter() -> Result<Self, Fault> {
         let owner = schema_owner()?;
+        let search_path = setting(c"search_path");
         let (mut user, mut security) = (pg_sys::InvalidOid, 0);
         // SAFETY: plain calls of the server's own interface, as its C code uses it for the same purpose.
         let nest = unsafe {
             pg_sys::GetUserIdAndSecContext(&mut user, &mut security);
-            pg_sys::SetUserIdAndSecContext(
-                owner,
-                security | pg_sys::SECURITY_LOCAL_USERID_CHANGE as i32,
-            );
+            pg_sys::SetUserIdAndSecContext(owner, security | pg_sys::SECURITY_LOCAL_USERID_CHANGE as i32);
             pg_sys::NewGUCNestLevel()
         };
-        let guard = Owner {
-            user,
-            security,
-            nest,
-        };
+        let guard = Owner { user, security, nest, search_path };
         set_local("search_path", "pg_catalog, pg_temp")?;
         Ok(guard)
+    }
+
+    /// The role that called.
+    pub fn caller(&self) -> pg_sys::Oid {
+        self.user
+    }
+
+    /// Runs `look` with the caller's rights and search path: row-level security applies, and functions in a
+    /// policy find what they would find in a plain SELECT of the caller's.
+    pub fn as_caller<T>(&self, look: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+        let (mut user, mut security) = (pg_sys::InvalidOid, 0);
+        // SAFETY: as in `enter`. The security flags stay, so that nothing run by the caller's rights can
+        // change the role for us.
+        let back = unsafe {
+            pg_sys::GetUserIdAndSecContext(&mut user, &mut security);
+            pg_sys::SetUserIdAndSecContext(self.user, security);
+            Owner { user, security, nest: pg_sys::NewGUCNestLevel(), search_path: String::new() }
+        };
+        set_local("search_path", &self.search_path)?;
+        let result = look();
+        drop(back);
+        result
     }
 }
 
@@ -74,9 +91,7 @@ impl Rendering {
     /// Pins the settings of [`RENDERING`] until dropped.
     pub fn pin() -> Result<Self, Fault> {
         // SAFETY: as in `Owner::enter`.
-        let guard = Rendering {
-            nest: unsafe { pg_sys::NewGUCNestLevel() },
-        };
+        let guard = Rendering { nest: unsafe { pg_sys::NewGUCNestLevel() } };
         for (name, value) in RENDERING {
             set_local(name, value)?;
         }
@@ -114,17 +129,22 @@ pub fn set_local(name: &str, value: &str) -> Result<(), Fault> {
     Ok(())
 }
 
+/// The present value of a setting.
+fn setting(name: &CStr) -> String {
+    // SAFETY: the name is a live C string; the value is copied at once.
+    unsafe {
+        let value = pg_sys::GetConfigOption(name.as_ptr(), true, false);
+        if value.is_null() { String::new() } else { CStr::from_ptr(value).to_string_lossy().into_owned() }
+    }
+}
+
 fn schema_owner() -> Result<pg_sys::Oid, Fault> {
     // SAFETY: a system cache look-up; the tuple is released before its value is used.
     unsafe {
         let schema = pg_sys::get_namespace_oid(c"cortex".as_ptr(), true);
-        let tuple = pg_sys::SearchSysCache1(
-            pg_sys::SysCacheIdentifier::NAMESPACEOID as i32,
-            pg_sys::Datum::from(schema),
-        );
+        let tuple = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::NAMESPACEOID as i32, pg_sys::Datum::from(schema));
         if tuple.is_null() {
-            return Err(Fault::state("schema cortex does not exist".into())
-                .hint("Run CREATE EXTENSION cortex CASCADE."));
+            return Err(Fault::state("schema cortex does not exist".into()).hint("Run CREATE EXTENSION cortex CASCADE."));
         }
         let mut null = false;
         let owner = pg_sys::SysCacheGetAttr(
@@ -166,14 +186,7 @@ pub fn readable(name: &str, user: pg_sys::Oid) -> Result<Namespace, Fault> {
                         WHERE g.namespace_id = n.id AND pg_catalog.pg_has_role($2, g.role, 'usage')) \
            FROM cortex.namespace n WHERE n.name = $1",
         &[name.into(), user.into()],
-        |row| {
-            Ok((
-                row.must::<i32>(1)?,
-                row.must::<Vec<u8>>(2)?,
-                row.get::<i32>(3),
-                row.must::<bool>(4)?,
-            ))
-        },
+        |row| Ok((row.must::<i32>(1)?, row.must::<Vec<u8>>(2)?, row.get::<i32>(3), row.must::<bool>(4)?)),
     )?;
     // SAFETY: a catalog look-up.
     let all = unsafe { pg_sys::superuser_arg(user) };

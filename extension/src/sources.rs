@@ -46,9 +46,7 @@ pub fn change_id(namespace_id: i32) -> Result<i64, Fault> {
         static MAKE: Slot = const { Slot::new() };
     }
     const TYPES: [pg_sys::Oid; 2] = [pg_sys::INT4OID, pg_sys::INT8OID];
-    // SAFETY: reads a value of the control file that the server keeps in shared memory.
-    let cluster = unsafe { pg_sys::GetSystemIdentifier() } as i64;
-    let arguments = [namespace_id.into_datum(), cluster.into_datum()];
+    let arguments = [namespace_id.into_datum(), cluster().into_datum()];
     let find = db::kept(
         &FIND,
         "SELECT id FROM cortex.change \
@@ -66,6 +64,12 @@ pub fn change_id(namespace_id: i32) -> Result<i64, Fault> {
     )?;
     make.write_one(&arguments, |row| row.must::<i64>(1))?
         .ok_or_else(|| Fault::internal("a change row was not made".into()))
+}
+
+/// Identifies this cluster: transaction ids mean nothing in another.
+pub fn cluster() -> i64 {
+    // SAFETY: reads a value of the control file that the server keeps in shared memory.
+    (unsafe { pg_sys::GetSystemIdentifier() }) as i64
 }
 
 /// Makes `content` the current version of a source that is not a row, and makes the source if it is new.

@@ -1,2 +1,7 @@
 //! The `cortex` binary.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cortex_sidecar::cli::main()
+}

@@ -214,15 +214,7 @@ fn push_mark(units: &mut Vec<Unit>, mark: char, start: usize, end: usize) {
     if is_decoration(class) || mark.general_category() == GeneralCategory::EnclosingMark {
         return;
     }
-    if let Some(last) = units.last_mut()
-        && last.class == Class::Gram
-        && let Some(composed) = compose(last.ch, mark)
-    {
-        *last = Unit {
-            ch: composed,
-            end,
-            ..*last
-        };
+    if compose_with_base(units, mark, class, end) {
         return;
     }
     // Equivalent texts may order their marks differently; the canonical order makes them equal.
@@ -241,6 +233,32 @@ fn push_mark(units: &mut Vec<Unit>, mark: char, start: usize, end: usize) {
             end,
         },
     );
+}
+
+/// Joins a mark to the last character of a script without spaces if they make one (the voicing of kana) and
+/// no mark between stands in the way, which by the rules of Unicode one of the same or a higher class does.
+fn compose_with_base(units: &mut [Unit], mark: char, class: u8, end: usize) -> bool {
+    let Some(base) = units.iter().rposition(|unit| unit.class != Class::Mark) else {
+        return false;
+    };
+    let is_free = units
+        .iter()
+        .skip(base + 1)
+        .all(|between| (1..class).contains(&canonical_combining_class(between.ch)));
+    match units.get_mut(base) {
+        Some(unit) if unit.class == Class::Gram && is_free => match compose(unit.ch, mark) {
+            Some(composed) => {
+                *unit = Unit {
+                    ch: composed,
+                    end: unit.end.max(end),
+                    ..*unit
+                };
+                true
+            }
+            None => false,
+        },
+        _ => false,
+    }
 }
 
 /// Appends a character of a script without spaces; conjoining Hangul letters join to syllables.

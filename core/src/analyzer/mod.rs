@@ -17,6 +17,7 @@
 
 mod english;
 mod fold;
+mod stem;
 mod words;
 
 use std::collections::{BTreeMap, HashSet};
@@ -95,17 +96,13 @@ pub fn query_terms(text: &str) -> Vec<String> {
     terms
 }
 
-/// Number of words in `text`, stop words included; a compound counts each part.
-pub fn word_count(text: &str) -> usize {
-    let mut count = 0;
-    let mut counted_position = None;
-    words::for_each(text, &mut |token| {
-        if counted_position != Some(token.position) {
-            counted_position = Some(token.position);
-            count += 1;
-        }
-    });
-    count
+/// Whether `text` has at least `count` words, stop words included; a compound counts each part.
+///
+/// Reads no further than it must.
+pub fn has_words(text: &str, count: u32) -> bool {
+    let mut found = 0;
+    words::for_each_until(text, count, &mut |token| found = token.position + 1);
+    found >= count
 }
 
 /// The form under which two texts say the same in the same words: compatibility characters and case

@@ -1,7 +1,7 @@
 //! Splitting text into words, compounds and character pairs.
 
 use super::fold::{self, Class, Unit};
-use super::{MAX_TERM_BYTES, MAX_TOKENS, Token, english};
+use super::{MAX_TERM_BYTES, MAX_TOKENS, Token, english, stem};
 
 /// Characters that are looked at together when compounds are sought.
 const MAX_RUN_UNITS: usize = 512;
@@ -36,6 +36,11 @@ impl TokenRef<'_> {
 
 /// Calls `sink` with each token of `text`, up to [`MAX_TOKENS`].
 pub(super) fn for_each(text: &str, sink: &mut dyn FnMut(TokenRef<'_>)) {
+    for_each_until(text, u32::MAX, sink);
+}
+
+/// As [`for_each`], but stops looking when `positions` words were found; a few more may be reported.
+pub(super) fn for_each_until(text: &str, positions: u32, sink: &mut dyn FnMut(TokenRef<'_>)) {
     let mut splitter = Splitter {
         sink,
         term: String::new(),
@@ -44,7 +49,14 @@ pub(super) fn for_each(text: &str, sink: &mut dyn FnMut(TokenRef<'_>)) {
     };
     let mut units = Vec::new();
     let mut at = 0;
-    while at < text.len() && splitter.emitted < MAX_TOKENS {
+    while let Some(&byte) = text.as_bytes().get(at)
+        && splitter.emitted < MAX_TOKENS
+        && splitter.position < positions
+    {
+        if byte.is_ascii() && fold::ascii_class(byte) == Class::Break {
+            at += 1;
+            continue;
+        }
         at = match plain_word_end(text.as_bytes(), at) {
             Some(end) => {
                 splitter.plain_word(text, at, end);
@@ -63,29 +75,36 @@ pub(super) fn for_each(text: &str, sink: &mut dyn FnMut(TokenRef<'_>)) {
 /// The end of the word at `start` if it is of ASCII letters and digits, stands alone (no compound, no other
 /// script beside it) and does not change case inside: most words, which need no folding table.
 fn plain_word_end(bytes: &[u8], start: usize) -> Option<usize> {
-    let word = bytes.get(start..)?;
-    let length = word
-        .iter()
-        .take(MAX_RUN_UNITS + 1)
-        .take_while(|byte| byte.is_ascii_alphanumeric())
-        .count();
-    if length == 0 || length > MAX_RUN_UNITS {
-        return None;
-    }
-    let alone = match word.get(length..) {
-        None | Some([]) => true,
-        Some([next]) => next.is_ascii(),
-        Some([next, after, ..]) => {
-            next.is_ascii()
-                && (fold::ascii_class(*next) == Class::Break
-                    || !(after.is_ascii_alphanumeric() || !after.is_ascii()))
+    let mut end = start;
+    let mut has_lower = false;
+    let mut has_upper_inside = false;
+    while let Some(byte) = bytes.get(end).filter(|byte| byte.is_ascii_alphanumeric()) {
+        has_lower |= byte.is_ascii_lowercase();
+        has_upper_inside |= byte.is_ascii_uppercase() && end > start;
+        end += 1;
+        if end - start > MAX_RUN_UNITS {
+            return None;
         }
+    }
+    let is_plain = end > start && !(has_lower && has_upper_inside) && !joins_next(bytes, end);
+    is_plain.then_some(end)
+}
+
+/// Whether what stands at `at` may belong to the word before it: a character that is not ASCII, or a joiner
+/// with more behind it.
+fn joins_next(bytes: &[u8], at: usize) -> bool {
+    let Some(&next) = bytes.get(at) else {
+        return false;
     };
-    // A second underscore still joins; leave that to the general path.
-    let alone = alone && word.get(length) != Some(&b'_');
-    let tail_has_upper = word.iter().take(length).skip(1).any(u8::is_ascii_uppercase);
-    let has_lower = word.iter().take(length).any(u8::is_ascii_lowercase);
-    (alone && !(tail_has_upper && has_lower)).then_some(start + length)
+    match fold::ascii_class(next) {
+        _ if !next.is_ascii() => true,
+        Class::Break => false,
+        // Of joiners only underscores can be repeated.
+        Class::Underscore => true,
+        _ => bytes
+            .get(at + 1)
+            .is_some_and(|after| after.is_ascii_alphanumeric() || !after.is_ascii()),
+    }
 }
 
 /// Folds the run of words that begins at `start` into `units` and returns the offset after it. Makes
@@ -238,7 +257,7 @@ impl Splitter<'_> {
     }
 
     fn part(&mut self, units: &[Unit], from: usize, to: usize, joiner: Option<Class>) -> Part {
-        self.fill(&units[from..to]);
+        self.fill(without_plural_of_acronym(&units[from..to]));
         let clitic = joiner == Some(Class::Apostrophe) && english::is_clitic(&self.term);
         Part {
             from,
@@ -266,7 +285,7 @@ impl Splitter<'_> {
             self.whole(units, parts);
         }
         for part in parts {
-            self.fill(&units[part.from..part.to]);
+            self.fill(without_plural_of_acronym(&units[part.from..part.to]));
             let (start, end) = extent(&units[part.from..part.to]);
             self.emit(start, end, part.stop, true);
         }
@@ -307,9 +326,11 @@ impl Splitter<'_> {
         }
         self.term
             .truncate(self.term.floor_char_boundary(MAX_TERM_BYTES));
-        let term = english::stem(&self.term);
+        if self.term.bytes().all(|byte| byte.is_ascii_lowercase()) {
+            stem::stem(&mut self.term);
+        }
         (self.sink)(TokenRef {
-            term: &term,
+            term: &self.term,
             start,
             end,
             position: self.position,
@@ -358,21 +379,39 @@ fn word_end(units: &[Unit], from: usize) -> usize {
         .map_or(units.len(), |length| from + length)
 }
 
-/// Whether a new part begins at `at` within `word`: `fooBar`, `HTTPServer`. Parts of a single letter are not
-/// split off (`iPhone`, `mRNA`, `PhD`), nor is a plural ending (`CPUs`).
+/// Whether a new part begins at `at` within `word`: `fooBar`, `html5Parser`, `HTTPServer`. Parts of a single
+/// letter are not split off (`iPhone`, `mRNA`, `PhD`), nor is a plural ending (`CPUs`).
 fn case_changes(word: &[Unit], at: usize) -> bool {
     let class = |index: usize| word.get(index).map(|unit| unit.class);
-    let lower_before = matches!(class(at - 1), Some(Class::Lower | Class::Digit));
-    let upper_here = class(at) == Some(Class::Upper);
-    if !upper_here || at < 2 {
+    let Some([before, here]) = word.get(at - 1..=at) else {
+        return false;
+    };
+    // Both may be parts of one character: a ligature in upper case.
+    if at < 2 || here.class != Class::Upper || here.start < before.end {
         return false;
     }
-    if lower_before {
-        return class(at + 1).is_some_and(|next| next != Class::Digit);
+    let lower_follows = class(at + 1) == Some(Class::Lower);
+    match before.class {
+        Class::Lower => class(at + 1).is_some_and(|next| next != Class::Digit),
+        Class::Digit => lower_follows,
+        Class::Upper => lower_follows && class(at + 2) == Some(Class::Lower),
+        _ => false,
     }
-    class(at - 1) == Some(Class::Upper)
-        && class(at + 1) == Some(Class::Lower)
-        && class(at + 2) == Some(Class::Lower)
+}
+
+/// `CPUs` without its s, which stemming would take for part of a Latin word.
+fn without_plural_of_acronym(word: &[Unit]) -> &[Unit] {
+    match word {
+        [acronym @ .., last]
+            if acronym.len() > 1
+                && last.class == Class::Lower
+                && last.ch == 's'
+                && acronym.iter().all(|unit| unit.class == Class::Upper) =>
+        {
+            acronym
+        }
+        _ => word,
+    }
 }
 
 /// Single letters joined by dots: `U.S.A`, `e.g`.

@@ -134,6 +134,31 @@ pub enum CanonErrorKind {
 }
 
 impl CanonErrorKind {
+    /// Stable name of the rule, as golden vectors use it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::TooLarge(_) => "too_large",
+            Self::TooDeep => "too_deep",
+            Self::TooManyValues => "too_many_values",
+            Self::InvalidUtf8 => "invalid_utf8",
+            Self::UnexpectedEnd(_) => "unexpected_end",
+            Self::Unexpected { .. } => "unexpected",
+            Self::DuplicateKey(_) => "duplicate_key",
+            Self::NonAsciiKey(_) => "non_ascii_key",
+            Self::Float => "float",
+            Self::Exponent => "exponent",
+            Self::NegativeZero => "negative_zero",
+            Self::LeadingZero => "leading_zero",
+            Self::OutOfRange => "out_of_range",
+            Self::LoneSurrogate => "lone_surrogate",
+            Self::BadEscape => "bad_escape",
+            Self::ControlCharacter => "control_character",
+            Self::TrailingBytes => "trailing_bytes",
+            Self::NotCanonical => "not_canonical",
+            Self::Shape { .. } => "shape",
+        }
+    }
+
     /// Whether the text broke a size limit rather than the grammar.
     pub fn is_limit(&self) -> bool {
         matches!(
@@ -202,7 +227,7 @@ pub fn check_size(text: &[u8]) -> Result<(), CanonError> {
 /// # Errors
 /// Where the structure holds a float, an integer out of range or a key outside ASCII.
 pub fn to_text<T: Serialize + ?Sized>(structure: &T) -> Result<String, CanonError> {
-    let json = serde_json::to_value(structure).map_err(|error| shape(String::new(), &error))?;
+    let json = serde_json::to_value(structure).map_err(|error| misfit("", error))?;
     Value::try_from(json)?.encode()
 }
 
@@ -224,26 +249,24 @@ pub fn from_text<T: DeserializeOwned + Serialize>(text: &str) -> Result<T, Canon
 pub fn from_value<T: DeserializeOwned + Serialize>(value: Value) -> Result<T, CanonError> {
     let json = serde_json::Value::from(value.clone());
     let structure: T = serde_path_to_error::deserialize(json)
-        .map_err(|error| shape(error.path().to_string(), error.inner()))?;
-    let again = serde_json::to_value(&structure).map_err(|error| shape(String::new(), &error))?;
+        .map_err(|error| misfit(&error.path().to_string(), error.inner()))?;
+    let again = serde_json::to_value(&structure).map_err(|error| misfit("", error))?;
     match first_difference(&value, &Value::try_from(again)?) {
         None => Ok(structure),
-        Some(path) => Err(CanonError {
-            at: 0,
-            kind: CanonErrorKind::Shape {
-                message: "a required member is missing or has another form".into(),
-                path,
-            },
-        }),
+        Some(path) => Err(misfit(
+            path.trim_start_matches('.'),
+            "a required member is missing or has another form",
+        )),
     }
 }
 
-fn shape(path: String, error: &serde_json::Error) -> CanonError {
+/// A structure that does not fit at `path`, which is empty for the whole of it.
+fn misfit(path: &str, message: impl ToString) -> CanonError {
     CanonError {
         at: 0,
         kind: CanonErrorKind::Shape {
-            path: if path.is_empty() { ".".into() } else { path },
-            message: error.to_string(),
+            path: if path.is_empty() { "." } else { path }.into(),
+            message: message.to_string(),
         },
     }
 }

@@ -20,6 +20,7 @@ const MAX_REASON: usize = 64;
 /// # Errors
 /// The first rule that does not hold.
 pub fn structure(trace: &Trace) -> Result<(), Violation> {
+    counts(trace)?;
     check_name(&trace.engine, "engine")?;
     check_name(&trace.analyzer, "analyzer")?;
     check_name(&trace.ranker, "ranker")?;
@@ -60,6 +61,26 @@ pub fn structure(trace: &Trace) -> Result<(), Violation> {
         )?;
     }
     answer(trace)
+}
+
+/// No list is longer than the highest budget allows, which bounds the work of all other rules.
+fn counts(trace: &Trace) -> Result<(), Violation> {
+    let caps = Policy::CAPS;
+    let within = |length: usize, cap: u32, at: String| {
+        require(length <= cap as usize, at, format!("at most {cap}"), length)
+    };
+    within(trace.rounds.len(), caps.max_rounds, "rounds".into())?;
+    within(trace.evidence.len(), caps.max_evidence, "evidence".into())?;
+    for (i, round) in trace.rounds.iter().enumerate() {
+        let at = format!("rounds[{i}].receipt.candidates");
+        within(round.receipt.candidates.len(), caps.max_candidates, at)?;
+        within(
+            round.selected.len(),
+            caps.max_candidates,
+            format!("rounds[{i}].selected"),
+        )?;
+    }
+    Ok(())
 }
 
 /// Each budget is at least 1 and within [`Policy::CAPS`].

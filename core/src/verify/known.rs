@@ -4,12 +4,13 @@
 use super::report::{Checked, Code, Failure};
 use crate::canon::Value;
 use crate::trace::TRACE_VERSION;
+use crate::{analyzer, chunker, fusion, lexical, vector};
 
-const ANALYZERS: [&str; 1] = ["cortex-text/1"];
-const CHUNKERS: [&str; 1] = ["cortex-chunk/1"];
-const FUSIONS: [&str; 1] = ["cortex-rrf/1"];
-const QUANTISERS: [&str; 1] = ["cortex-quant/1"];
-const RANKERS: [&str; 1] = ["cortex-bm25/1"];
+const ANALYZERS: [&str; 1] = [analyzer::NAME];
+const CHUNKERS: [&str; 1] = [chunker::NAME];
+const FUSIONS: [&str; 1] = [fusion::NAME];
+const QUANTISERS: [&str; 1] = [vector::NAME];
+const RANKERS: [&str; 1] = [lexical::NAME];
 /// Name of the program in `engine`; its version is free, since the algorithms carry their own.
 const ENGINE: &str = "cortex/";
 

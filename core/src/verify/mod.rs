@@ -5,6 +5,11 @@
 //! used was retrieved and is stored as it says, and the retrieval gives the same again. It never
 //! means that an answer is true.
 //!
+//! What a trace says about itself and no evidence speaks about (the engine's version, the role, the
+//! budgets, to have quoted less than was found, which candidates were withheld) is held by the roots
+//! alone: who can replace a stored trace with its roots can change it. Only a signature or the outward
+//! log can tell.
+//!
 //! | step | name | codes | level reached |
 //! |---|---|---|---|
 //! | 1 | parse | `T_LIMIT`, `T_PARSE`, `T_NONCANON` | |
@@ -66,14 +71,15 @@ const LADDER: [(u8, &str); 13] = [
     REPLAY, VISIBILITY,
 ];
 
-/// Verifies the canonical text of a trace: alone up to level L0, with a store up to L4.
+/// Verifies the canonical text of a trace: alone up to level L0, with a store up to L4. The text may
+/// be given as bytes that were not checked for UTF-8.
 pub fn verify(
-    trace_text: &str,
+    trace_text: impl AsRef<[u8]>,
     options: &Options<'_>,
     evidence: Option<&mut dyn Evidence>,
 ) -> Report {
     let mut ladder = Ladder::default();
-    let end = climb(&mut ladder, trace_text, options, evidence);
+    let end = climb(&mut ladder, trace_text.as_ref(), options, evidence);
     let why = match end {
         Ok(()) => "no store was given to check against",
         Err(Stopped) => "an earlier step failed",
@@ -87,7 +93,7 @@ struct Stopped;
 
 fn climb(
     ladder: &mut Ladder,
-    text: &str,
+    text: &[u8],
     options: &Options<'_>,
     mut store: Option<&mut dyn Evidence>,
 ) -> Result<(), Stopped> {
@@ -154,8 +160,8 @@ fn climb(
     Ok(())
 }
 
-fn parse(text: &str) -> Result<Value, Failure> {
-    canon::parse_canonical(text.as_bytes()).map_err(|CanonError { at, kind }| {
+fn parse(text: &[u8]) -> Result<Value, Failure> {
+    canon::parse_canonical(text).map_err(|CanonError { at, kind }| {
         let code = match kind {
             CanonErrorKind::NotCanonical => Code::TNoncanon,
             ref kind if kind.is_limit() => Code::TLimit,

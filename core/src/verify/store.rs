@@ -1,7 +1,7 @@
 //! Checks against what a store holds: evidence (step 7), replay (9) and visibility (10).
 
 use super::report::{Checked, Code, Failure, StepOutcome};
-use crate::hash::{Hash, Key, Leaf, SaltedText, Target};
+use crate::hash::{Hash, Key, Leaf, SaltedText, Target, commit};
 use crate::receipt::{Candidate, Nominator, Receipt, Stats};
 use crate::trace::{EvidenceItem, Round, Span, Trace, Visible};
 
@@ -50,8 +50,8 @@ pub enum Replay {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
     /// Candidates in order as the retrieval finds them before anything is withheld from a caller:
-    /// the first [`Receipt::considered`] of them, or all if there are fewer. Leaves are computed
-    /// from the stored texts.
+    /// the first `params.k` of the receipt, or all if there are fewer. Leaves are computed from the
+    /// stored texts.
     pub candidates: Vec<Candidate>,
     /// Corpus statistics at the recorded state.
     pub stats: Stats,
@@ -169,7 +169,9 @@ pub(super) fn evidence_item(
         return Ok(Checked::new(StepOutcome::Redacted, at, expected, "erased"));
     };
     if quote.text != text {
-        return fail("quote", format!("{text:?}"), format!("{:?}", quote.text));
+        // As commitments: a report may go to someone who may not read the text.
+        let found = commit(&quote.salt, text);
+        return fail("quote", item.quote.to_string(), found.to_string());
     }
     let length = quote.text.chars().count() as u64;
     let most = u64::from(trace.policy.excerpt_chars);
@@ -242,14 +244,14 @@ pub(super) fn replay_round(
         Replay::Erased => return Ok(not_run(StepOutcome::Redacted, "items were erased")),
     };
     let at_receipt = format!("{at}.receipt");
+    check_complete(receipt, &replayed, &at_receipt)?;
     compare_totals(receipt, &replayed, &at_receipt)?;
-    let considered = receipt.considered();
-    let prefix = replayed.candidates.get(..considered);
-    let prefix = prefix.unwrap_or(&replayed.candidates);
+    let most = replayed.candidates.len().min(receipt.params.k as usize);
+    let found = replayed.candidates.get(..most).unwrap_or_default();
     let withheld = if visible == Visible::Checked && receipt.masked > 0 {
-        compare_visible(receipt, prefix, &at_receipt)?
+        compare_visible(receipt, found, &at_receipt)?
     } else {
-        compare_all(receipt, prefix, &at_receipt)?;
+        compare_all(receipt, found, &at_receipt)?;
         0
     };
     let how = match receipt.nominator {
@@ -263,6 +265,20 @@ pub(super) fn replay_round(
         checked: Checked::passed(expected, found).at(at),
         withheld: Some(withheld),
     })
+}
+
+/// A replay that stops where the receipt stops could not show what the receipt leaves out. By its own
+/// count it must give all that the parameters ask for.
+fn check_complete(receipt: &Receipt, replayed: &Replayed, at: &str) -> Result<(), Failure> {
+    let asked = u64::from(receipt.params.k.min(receipt.params.depth));
+    let least = asked.min(replayed.total_matched);
+    let given = replayed.candidates.len() as u64;
+    if given >= least {
+        return Ok(());
+    }
+    let expected = format!("at least {least} replayed candidates");
+    let at = format!("{at}.candidates");
+    Err(Failure::new(Code::TFault, at, expected, given))
 }
 
 fn compare_totals(receipt: &Receipt, replayed: &Replayed, at: &str) -> Result<(), Failure> {

@@ -1,0 +1,148 @@
+//! Verifies a trace by itself: no database, no network.
+
+use std::io::Read;
+use std::process::ExitCode;
+
+use cortex_core::canon::MAX_BYTES;
+use cortex_core::hash::Salt;
+use cortex_core::verify::{Options, Report, StepOutcome, verify};
+
+const HELP: &str = "\
+Verifies a Cortex trace by itself, without a database: it is well formed, every root recomputes, and
+everything it used was retrieved (level L0).
+
+Verified means recorded, bound and replayable. It does not mean that the answer is true. That the
+stored texts are those quoted (L2) and that the retrieval gives the same again (L4) is checked by
+cortex_verify in the database that made the trace.
+
+Usage:
+  cortex-verify FILE [--question TEXT --salt HEX] [--json]
+  cortex-verify -                                   reads standard input
+
+Options:
+  --question TEXT   the question that you believe was asked
+  --salt HEX        the salt of the question's commitment, 64 hexadecimal digits
+  --json            the whole report as JSON
+  --help            this text
+
+Exit code: 0 verified, 1 not verified, 2 not run.
+";
+
+struct Arguments {
+    file: String,
+    question: Option<String>,
+    salt: Option<Salt>,
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.iter().any(|word| word == "--help" || word == "-h") {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    let arguments = match parse(words) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            eprintln!("cortex-verify: {error}\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    let bytes = match read(&arguments.file) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            eprintln!("cortex-verify: {}: {error}", arguments.file);
+            return ExitCode::from(2);
+        }
+    };
+    let options = Options {
+        question: arguments.question.as_deref(),
+        question_salt: arguments.salt,
+    };
+    let report = verify(&bytes, &options, None);
+    print(&report, arguments.json);
+    match report.ok {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+fn parse(words: Vec<String>) -> Result<Arguments, String> {
+    let mut arguments = Arguments {
+        file: String::new(),
+        question: None,
+        salt: None,
+        json: false,
+    };
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
+        match word.as_str() {
+            "--json" => arguments.json = true,
+            "--question" => arguments.question = Some(value()?),
+            "--salt" => {
+                let salt = value()?.parse::<Salt>();
+                arguments.salt = Some(salt.map_err(|error| format!("--salt: {error}"))?);
+            }
+            option if option.starts_with("--") => return Err(format!("unknown option {option}")),
+            _ if !arguments.file.is_empty() => return Err(format!("one file, not {word:?} too")),
+            _ => arguments.file = word,
+        }
+    }
+    if arguments.file.is_empty() {
+        return Err("a file is missing".into());
+    }
+    if arguments.question.is_some() != arguments.salt.is_some() {
+        return Err(
+            "--question and --salt go together: a commitment is checked with its salt".into(),
+        );
+    }
+    Ok(arguments)
+}
+
+/// Reads one byte more than a trace may have at most, so that a larger one is refused as such.
+fn read(file: &str) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let most = MAX_BYTES as u64 + 1;
+    match file {
+        "-" => std::io::stdin().lock().take(most).read_to_end(&mut bytes)?,
+        path => std::fs::File::open(path)?
+            .take(most)
+            .read_to_end(&mut bytes)?,
+    };
+    // A file from an editor ends with a line feed, which is not part of the trace.
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    }
+    Ok(bytes)
+}
+
+fn print(report: &Report, json: bool) {
+    if json {
+        match serde_json::to_string(report) {
+            Ok(text) => println!("{text}"),
+            Err(error) => eprintln!("cortex-verify: {error}"),
+        }
+        return;
+    }
+    for step in &report.steps {
+        let outcome = match step.outcome {
+            StepOutcome::Passed => "passed",
+            StepOutcome::Failed => "FAILED",
+            StepOutcome::Redacted => "redacted",
+            StepOutcome::Pruned => "pruned",
+            StepOutcome::NotAvailable => "not available",
+            StepOutcome::Skipped => "skipped",
+        };
+        println!("{:>2} {:<11} {outcome}", step.step, step.name);
+        if step.outcome == StepOutcome::Failed {
+            println!("   where     {}", step.at);
+            println!("   expected  {}", step.expected);
+            println!("   found     {}", step.found);
+        }
+    }
+    match (report.ok, report.level) {
+        (true, Some(level)) => println!("verified, level {level:?}"),
+        _ => println!("NOT verified"),
+    }
+}

@@ -1,2 +1,0 @@
-//! Runner of the golden vectors.
-fn main() {}

@@ -1,0 +1,214 @@
+//! The golden vector files: how they are generated, frozen and checked.
+//!
+//! What a file expects is written by hand in its generator where it follows from a rule, and computed
+//! where it is a digest; the digests of traces are recomputed in Python by `python/verify_root.py`.
+
+mod alone;
+mod broken;
+mod canon;
+mod hash;
+mod roots;
+mod store;
+mod tamper;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Digest (plain BLAKE3, as `b3sum` prints it) of every vector file. A released file never changes: a
+/// new rule takes a new version and a new file.
+pub const FROZEN: [(&str, &str); 8] = [
+    (
+        "canon/v1/accept.json",
+        "6a77dcbd170490b1d4f84093030b9a3bc998ba6acfe9aeed36f6abaa355823ff",
+    ),
+    (
+        "canon/v1/reject.json",
+        "10250bad52eab4fdb56cd9857a4973ba3fd48c6312f04dd67bc84938efdc5436",
+    ),
+    (
+        "hash/v1/digest.json",
+        "dba7ed2c2df638d3bdb93085be034a07ab836306c1f18dc48f7b563c80f9c6bb",
+    ),
+    (
+        "hash/v1/structure.json",
+        "94a3e1439f84b2cb755379da2ac64e1071b7e038d679d85a67228f560f5953ae",
+    ),
+    (
+        "trace/v1/roots.json",
+        "561512d111b3a3f2de3c281f26f7fb39940ffe812e001f1319d5b75c0e404874",
+    ),
+    (
+        "trace/v1/alone.json",
+        "51601dad72b2ebd1a27bb5651d743469c4558c66de5e279951d246d14ebe7b0c",
+    ),
+    (
+        "trace/v1/tamper.json",
+        "b0bd64a9d0c1e599a67a6143fc2a02ec5c7a96cda889e2245e3b23216472ad49",
+    ),
+    (
+        "trace/v1/store.json",
+        "7b006b2d84f3de1efa27c561ef7749af07321c0d152df594ae8f7f5e3d9e222c",
+    ),
+];
+
+/// The files as they were when this program was built.
+pub const EMBEDDED: [(&str, &str); 8] = [
+    (
+        "canon/v1/accept.json",
+        include_str!("../../canon/v1/accept.json"),
+    ),
+    (
+        "canon/v1/reject.json",
+        include_str!("../../canon/v1/reject.json"),
+    ),
+    (
+        "hash/v1/digest.json",
+        include_str!("../../hash/v1/digest.json"),
+    ),
+    (
+        "hash/v1/structure.json",
+        include_str!("../../hash/v1/structure.json"),
+    ),
+    (
+        "trace/v1/roots.json",
+        include_str!("../../trace/v1/roots.json"),
+    ),
+    (
+        "trace/v1/alone.json",
+        include_str!("../../trace/v1/alone.json"),
+    ),
+    (
+        "trace/v1/tamper.json",
+        include_str!("../../trace/v1/tamper.json"),
+    ),
+    (
+        "trace/v1/store.json",
+        include_str!("../../trace/v1/store.json"),
+    ),
+];
+
+/// A vector file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File<C> {
+    /// What the file is about, and the rules by which its inputs are made.
+    comment: String,
+    /// Version of the file's layout and of the rules under test.
+    version: u32,
+    /// Cases, each with an id of its own.
+    cases: Vec<C>,
+}
+
+/// A case of a file.
+trait Case: Serialize + DeserializeOwned {
+    /// Name of the case within its file.
+    fn id(&self) -> &str;
+
+    /// Runs the case.
+    ///
+    /// # Errors
+    /// What differs from what the case expects.
+    fn check(&self) -> Result<(), String>;
+}
+
+/// What running a file gave.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Cases that gave what they expect.
+    pub passed: usize,
+    /// Cases that did not, as `file: case: reason`; a file that cannot be read counts once.
+    pub failed: Vec<String>,
+}
+
+impl Tally {
+    /// Adds another tally.
+    pub fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed.extend(other.failed);
+    }
+
+    /// A file that could not be run at all.
+    pub fn broken(path: &str, reason: impl std::fmt::Display) -> Self {
+        Self {
+            passed: 0,
+            failed: vec![format!("{path}: {reason}")],
+        }
+    }
+}
+
+/// The text of every vector file, by path.
+pub fn generate() -> Vec<(&'static str, String)> {
+    vec![
+        ("canon/v1/accept.json", text(&canon::accepted())),
+        ("canon/v1/reject.json", text(&canon::rejected())),
+        ("hash/v1/digest.json", text(&hash::digests())),
+        ("hash/v1/structure.json", text(&hash::structures())),
+        ("trace/v1/roots.json", text(&roots::traces())),
+        ("trace/v1/alone.json", text(&alone::traces())),
+        ("trace/v1/tamper.json", text(&tamper::traces())),
+        ("trace/v1/store.json", text(&store::traces())),
+    ]
+}
+
+/// Runs all cases of the vector file at `path` (one of [`FROZEN`]), given its text.
+pub fn check(path: &str, text: &str) -> Tally {
+    match path {
+        "canon/v1/accept.json" => run::<canon::Accept>(path, text),
+        "canon/v1/reject.json" => run::<canon::Reject>(path, text),
+        "hash/v1/digest.json" => run::<hash::Digest>(path, text),
+        "hash/v1/structure.json" => run::<hash::Structure>(path, text),
+        "trace/v1/roots.json" => run::<roots::Rooted>(path, text),
+        "trace/v1/alone.json" => run::<alone::Alone>(path, text),
+        "trace/v1/tamper.json" => run::<tamper::Tampered>(path, text),
+        "trace/v1/store.json" => run::<store::Stored>(path, text),
+        _ => Tally::broken(path, "not a vector file of this version"),
+    }
+}
+
+fn run<C: Case>(path: &str, text: &str) -> Tally {
+    let file: File<C> = match serde_json::from_str(text) {
+        Ok(file) => file,
+        Err(error) => return Tally::broken(path, error),
+    };
+    if file.cases.is_empty() {
+        return Tally::broken(path, "no cases");
+    }
+    let mut tally = Tally::default();
+    for case in &file.cases {
+        match case.check() {
+            Ok(()) => tally.passed += 1,
+            Err(reason) => tally
+                .failed
+                .push(format!("{path}: {}: {reason}", case.id())),
+        }
+    }
+    tally
+}
+
+/// The file's text: one case a line, so that a difference shows the case.
+fn text<C: Serialize>(file: &File<C>) -> String {
+    let cases: Vec<String> = file.cases.iter().map(json).collect();
+    format!(
+        "{{\"comment\":{},\n\"version\":{},\n\"cases\":[\n{}\n]}}\n",
+        json(&file.comment),
+        file.version,
+        cases.join(",\n")
+    )
+}
+
+fn json<T: Serialize>(value: &T) -> String {
+    serde_json::to_string(value).expect("plain structures have a JSON text")
+}
+
+/// `Ok` if equal, else what was expected and what was found.
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, found: &T) -> Result<(), String> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(format!("{what}: expected {expected:?}, found {found:?}"))
+}
+
+/// Plain BLAKE3 of a file's text in hexadecimal, as `b3sum` prints it.
+pub fn file_digest(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex().to_string()
+}

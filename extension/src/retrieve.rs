@@ -1,0 +1,475 @@
+//! Retrieval: which chunks or claims answer a query, in which order, at which state.
+//!
+//! One code path serves a read of now and the replay of a recorded state. Now, an item is visible iff its
+//! version is not closed and its binding not held; at a state, the same is asked of the changes that the
+//! state contains.
+
+use std::collections::HashMap;
+
+use cortex_core::hash::Target;
+use cortex_core::receipt::{Nominator, State, Stats};
+use cortex_core::{analyzer, fusion, lexical, posting, vector};
+use pgrx::datum::DatumWithOid;
+
+use crate::db;
+use crate::error::Fault;
+use crate::rights::{self, Namespace};
+use crate::sources;
+
+/// BM25 and fusion constants of ranker `cortex-bm25/1` and fusion `cortex-rrf/1`.
+pub const K1_MILLI: u32 = 1_200;
+pub const B_MILLI: u32 = 750;
+pub const RRF_K: u32 = fusion::RANK_OFFSET as u32;
+
+/// Candidates an arm gives at first; more are fetched when too few of them may be shown.
+pub const DEPTH: u32 = 200;
+/// Most candidates an arm gives at all, which is also the most that a receipt can list.
+pub const MAX_DEPTH: u32 = 10_000;
+/// Most unsealed changes that a recorded state may list.
+pub const MAX_UNSEALED: usize = 1_000;
+/// Scopes of at most this many items are scanned exactly.
+const EXACT_ITEMS: u64 = 20_000;
+
+/// When a retrieval looks.
+#[derive(Clone, Copy)]
+pub enum When<'a> {
+    /// The snapshot of the calling query.
+    Now,
+    /// A recorded state.
+    At(&'a State),
+}
+
+/// The vector arm's input.
+pub struct QueryVector {
+    /// Space of the stored vectors.
+    pub space: i32,
+    /// The query, quantised.
+    pub components: Vec<i16>,
+}
+
+/// One retrieval to run.
+pub struct Question<'a> {
+    pub namespace: &'a Namespace,
+    pub target: Target,
+    pub query: &'a str,
+    pub lexical: bool,
+    pub vector: Option<&'a QueryVector>,
+    pub when: When<'a>,
+    pub depth: u32,
+    /// Items an approximate index once nominated: rescored instead of searched for.
+    pub nominees: Option<&'a [i64]>,
+}
+
+/// One ranked item. Ranks start at 1 within the arm.
+#[derive(Clone, Debug)]
+pub struct Ranked {
+    pub item: i64,
+    pub score: i64,
+    pub lexical_rank: Option<u32>,
+    pub vector_rank: Option<u32>,
+    pub lexical: i64,
+    pub vector: i64,
+}
+
+/// What a retrieval found.
+pub struct Found {
+    pub ranked: Vec<Ranked>,
+    pub stats: Stats,
+    pub nominator: Nominator,
+    pub nominees: Vec<i64>,
+    /// Items that matched in the arm that matched more. By vector the whole scope matches, or the nominees
+    /// where an index nominated.
+    pub matched: u64,
+    /// Whether an arm had more than `depth` items.
+    pub cut: bool,
+}
+
+/// The state of a namespace in the snapshot of the calling query.
+pub struct Present {
+    pub state: State,
+    /// The calling transaction has changed the namespace: what it sees, nobody else can.
+    pub uncommitted: bool,
+    /// More unsealed changes than a state may list.
+    pub unsealed_overflow: bool,
+}
+
+/// Reads the present state. Call it as the owner.
+pub fn present(namespace: i32) -> Result<Present, Fault> {
+    let found = db::read_one(
+        "SELECT coalesce((SELECT c.seq FROM cortex.change c WHERE c.namespace_id = $1 AND c.seq IS NOT NULL \
+                           ORDER BY c.seq DESC LIMIT 1), 0), \
+                ARRAY(SELECT c.id FROM cortex.change c WHERE c.namespace_id = $1 AND c.seq IS NULL ORDER BY c.id LIMIT $2), \
+                EXISTS (SELECT FROM cortex.change c WHERE c.namespace_id = $1 AND c.seq IS NULL \
+                           AND c.xact = pg_catalog.pg_current_xact_id_if_assigned() AND c.cluster = $3)",
+        &[
+            namespace.into(),
+            (MAX_UNSEALED as i64 + 1).into(),
+            sources::cluster().into(),
+        ],
+        |row| {
+            Ok((
+                row.must::<i64>(1)?,
+                row.must::<Vec<i64>>(2)?,
+                row.must::<bool>(3)?,
+            ))
+        },
+    )?;
+    let Some((seq, mut extra, uncommitted)) = found else {
+        return Err(Fault::internal(
+            "the state of a namespace has no row".into(),
+        ));
+    };
+    let unsealed_overflow = extra.len() > MAX_UNSEALED;
+    extra.truncate(MAX_UNSEALED);
+    Ok(Present {
+        state: State { seq, extra },
+        uncommitted,
+        unsealed_overflow,
+    })
+}
+
+/// Runs one retrieval. Call it as the owner.
+pub fn search(question: &Question) -> Result<Found, Fault> {
+    let scope = Scope::load(question)?;
+    let stats = scope.stats()?;
+    let lexical = if question.lexical {
+        scope.lexical(question.query, &stats)?
+    } else {
+        Vec::new()
+    };
+    let arm = match question.vector {
+        Some(query) => scope.vector(query, &stats)?,
+        None => VectorArm {
+            ranked: Vec::new(),
+            nominator: Nominator::None,
+            nominees: Vec::new(),
+            matched: 0,
+        },
+    };
+    let depth = question.depth as usize;
+    let cut = lexical.len() > depth || arm.matched > depth as u64;
+    let matched = (lexical.len() as u64).max(arm.matched);
+    let lexical = &lexical[..lexical.len().min(depth)];
+    let ranked = join(
+        lexical,
+        &arm.ranked,
+        question.lexical && question.vector.is_some(),
+    );
+    Ok(Found {
+        ranked,
+        stats,
+        nominator: arm.nominator,
+        nominees: arm.nominees,
+        matched,
+        cut,
+    })
+}
+
+/// Puts the arms' lists together: one arm keeps its own scores, two are fused by rank.
+fn join(lexical: &[(i64, i64)], vector: &[(i64, i64)], fused: bool) -> Vec<Ranked> {
+    let place = |list: &[(i64, i64)]| -> HashMap<i64, (u32, i64)> {
+        list.iter()
+            .zip(1u32..)
+            .map(|((item, score), rank)| (*item, (rank, *score)))
+            .collect()
+    };
+    let (by_word, by_vector) = (place(lexical), place(vector));
+    let order: Vec<(i64, i64)> = if fused {
+        let items = |list: &[(i64, i64)]| list.iter().map(|(item, _)| *item).collect::<Vec<_>>();
+        fusion::fuse(&[&items(lexical), &items(vector)])
+    } else {
+        [lexical, vector].concat()
+    };
+    order
+        .into_iter()
+        .map(|(item, score)| {
+            let (word, near) = (by_word.get(&item), by_vector.get(&item));
+            Ranked {
+                item,
+                score,
+                lexical_rank: word.map(|(rank, _)| *rank),
+                vector_rank: near.map(|(rank, _)| *rank),
+                lexical: word.map_or(0, |(_, score)| *score),
+                vector: near.map_or(0, |(_, score)| *score),
+            }
+        })
+        .collect()
+}
+
+struct VectorArm {
+    ranked: Vec<(i64, i64)>,
+    nominator: Nominator,
+    nominees: Vec<i64>,
+    matched: u64,
+}
+
+/// Which items a retrieval may find: namespace, kind, state, and the bindings held at that state.
+struct Scope<'a> {
+    question: &'a Question<'a>,
+    held: Vec<i32>,
+}
+
+impl<'a> Scope<'a> {
+    fn load(question: &'a Question<'a>) -> Result<Self, Fault> {
+        let sql = match question.when {
+            When::Now => {
+                "SELECT DISTINCT h.binding_id FROM cortex.hold h JOIN cortex.binding b ON b.id = h.binding_id \
+                  WHERE b.namespace_id = $1 AND h.released_by IS NULL AND $2::int8 IS NULL AND $3::int8[] IS NULL"
+            }
+            When::At(_) => {
+                "SELECT DISTINCT h.binding_id FROM cortex.hold h JOIN cortex.binding b ON b.id = h.binding_id \
+                   JOIN cortex.change o ON o.id = h.opened_by LEFT JOIN cortex.change r ON r.id = h.released_by \
+                  WHERE b.namespace_id = $1 AND (o.seq <= $2 OR o.id = ANY ($3)) \
+                    AND NOT coalesce(r.seq <= $2 OR r.id = ANY ($3), false)"
+            }
+        };
+        let mut args: Vec<DatumWithOid> = vec![question.namespace.id.into()];
+        args.extend(state_args(question.when));
+        Ok(Scope {
+            question,
+            held: db::read(sql, &args, |row| row.must::<i32>(1))?,
+        })
+    }
+
+    fn letter(&self) -> &'static str {
+        match self.question.target {
+            Target::Chunk => "k",
+            Target::Claim => "c",
+        }
+    }
+
+    /// FROM-items and conditions that keep the items of `alias` (with `version_id` and `added_by`) that are
+    /// visible. Parameters: $1 namespace, $2 seq, $3 extra changes, $4 held bindings.
+    fn visible(&self, alias: &str) -> (String, String) {
+        let held = "($4::int4[] = '{}' OR NOT EXISTS (SELECT FROM cortex.source s \
+                     WHERE s.id = v.source_id AND s.binding_id = ANY ($4)))";
+        match self.question.when {
+            When::Now => (
+                format!("JOIN cortex.source_version v ON v.id = {alias}.version_id"),
+                format!(
+                    "v.closed_by IS NULL AND $2::int8 IS NULL AND $3::int8[] IS NULL AND {held}"
+                ),
+            ),
+            When::At(_) => (
+                format!(
+                    "JOIN cortex.source_version v ON v.id = {alias}.version_id \
+                     JOIN cortex.change added ON added.id = {alias}.added_by \
+                     LEFT JOIN cortex.change closing ON closing.id = v.closed_by"
+                ),
+                format!(
+                    "(added.seq <= $2 OR added.id = ANY ($3)) \
+                     AND NOT coalesce(closing.seq <= $2 OR closing.id = ANY ($3), false) AND {held}"
+                ),
+            ),
+        }
+    }
+
+    fn args(&self) -> Vec<DatumWithOid<'a>> {
+        let mut args: Vec<DatumWithOid> = vec![self.question.namespace.id.into()];
+        args.extend(state_args(self.question.when));
+        args.push(self.held.clone().into());
+        args
+    }
+
+    /// Corpus statistics as of the last seal that the state contains.
+    fn stats(&self) -> Result<Stats, Fault> {
+        let seq = match self.question.when {
+            When::Now => None,
+            When::At(state) => Some(state.seq),
+        };
+        let (items, terms) = match self.question.target {
+            Target::Chunk => ("chunk_count", "chunk_terms"),
+            Target::Claim => ("claim_count", "claim_terms"),
+        };
+        let sql = format!(
+            "SELECT s.{items}, s.{terms} FROM cortex.seal s \
+              WHERE s.namespace_id = $1 AND s.seq <= coalesce($2, 9223372036854775807) ORDER BY s.seq DESC LIMIT 1"
+        );
+        let found = db::read_one(
+            &sql,
+            &[self.question.namespace.id.into(), seq.into()],
+            |row| Ok((row.must::<i64>(1)?, row.must::<i64>(2)?)),
+        )?;
+        let (items, term_total) = found.unwrap_or((0, 0));
+        Ok(Stats {
+            items: items.max(0) as u64,
+            term_total: term_total.max(0) as u64,
+        })
+    }
+
+    fn lexical(&self, query: &str, stats: &Stats) -> Result<Vec<(i64, i64)>, Fault> {
+        let terms = analyzer::query_terms(query);
+        if terms.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (join, visible) = self.visible("p");
+        let hits = match self.question.target {
+            Target::Chunk => "chunk_hits",
+            Target::Claim => "claim_hits",
+        };
+        let sql = format!(
+            "SELECT p.term, p.base_item, p.{hits} FROM cortex.posting p {join} \
+              WHERE p.namespace_id = $1 AND p.term = ANY ($5) AND p.{hits} IS NOT NULL AND {visible}"
+        );
+        let mut args = self.args();
+        args.push(terms.clone().into());
+        let mut lists: HashMap<String, Vec<lexical::Posting>> = HashMap::new();
+        db::read(&sql, &args, |row| {
+            let list = lists.entry(row.must::<String>(1)?).or_default();
+            posting::unpack(row.must(2)?, row.must::<&[u8]>(3)?, |hit| {
+                list.push(lexical::Posting { item: hit.item, tf: hit.tf, len: hit.length });
+            })
+            .map_err(|error| Fault::internal(format!("the lexical index is damaged: {error}")))
+        })?;
+        let mut lists: Vec<(&str, Vec<lexical::Posting>)> = terms
+            .iter()
+            .filter_map(|term| Some((term.as_str(), lists.remove(term)?)))
+            .collect();
+        for (_, postings) in &mut lists {
+            postings.sort_unstable_by_key(|posting| posting.item);
+        }
+        // Statistics are those of the last seal; what was added since can make a list longer than they say.
+        let longest = lists
+            .iter()
+            .map(|(_, postings)| postings.len() as u64)
+            .max()
+            .unwrap_or(0);
+        let stats = lexical::Stats {
+            items: stats.items.max(longest),
+            term_total: stats.term_total.max(1),
+        };
+        let params = lexical::Params {
+            k1_milli: K1_MILLI,
+            b_milli: B_MILLI,
+        };
+        lexical::rank(&lists, stats, params)
+            .map_err(|error| Fault::internal(format!("lexical ranking: {error}")))
+    }
+
+    fn vector(&self, query: &QueryVector, stats: &Stats) -> Result<VectorArm, Fault> {
+        if let Some(nominees) = self.question.nominees {
+            let ranked = self.rescore(query, nominees)?;
+            return Ok(VectorArm {
+                ranked,
+                nominator: Nominator::Approximate,
+                nominees: nominees.to_vec(),
+                matched: nominees.len() as u64,
+            });
+        }
+        let replay = matches!(self.question.when, When::At(_));
+        if replay || stats.items <= EXACT_ITEMS || self.share_of_space(query, stats)? <= 0.1 {
+            return self.exact(query);
+        }
+        let nominees = self.nominate(query)?;
+        // A scope that the index cannot fill is scanned: a filter never loses rows.
+        if nominees.len() < self.question.depth as usize {
+            return self.exact(query);
+        }
+        let ranked = self.rescore(query, &nominees)?;
+        let matched = nominees.len() as u64;
+        Ok(VectorArm {
+            ranked,
+            nominator: Nominator::Approximate,
+            nominees,
+            matched,
+        })
+    }
+
+    fn exact(&self, query: &QueryVector) -> Result<VectorArm, Fault> {
+        let (join, visible) = self.visible("e");
+        let sql = format!(
+            "SELECT scored.item_id, scored.score, count(*) OVER () FROM ( \
+                 SELECT e.item_id, cortex._vector_score(e.embedding, $5) AS score \
+                   FROM cortex.emb_{} e {join} \
+                  WHERE e.namespace_id = $1 AND e.target = '{}' AND {visible}) scored \
+              ORDER BY scored.score DESC, scored.item_id LIMIT $6",
+            query.space,
+            self.letter()
+        );
+        let mut args = self.args();
+        args.push(vector::to_le_bytes(&query.components).into());
+        args.push(i64::from(self.question.depth).into());
+        let mut matched = 0;
+        let ranked = db::read(&sql, &args, |row| {
+            matched = row.must::<i64>(3)?.max(0) as u64;
+            Ok((row.must::<i64>(1)?, row.must::<i64>(2)?))
+        })?;
+        Ok(VectorArm {
+            ranked,
+            nominator: Nominator::Exact,
+            nominees: Vec::new(),
+            matched,
+        })
+    }
+
+    fn rescore(&self, query: &QueryVector, nominees: &[i64]) -> Result<Vec<(i64, i64)>, Fault> {
+        let (join, visible) = self.visible("e");
+        let sql = format!(
+            "SELECT e.item_id, cortex._vector_score(e.embedding, $5) AS score FROM cortex.emb_{} e {join} \
+              WHERE e.item_id = ANY ($6) AND e.namespace_id = $1 AND e.target = '{}' AND {visible} \
+              ORDER BY score DESC, e.item_id",
+            query.space,
+            self.letter()
+        );
+        let mut args = self.args();
+        args.push(vector::to_le_bytes(&query.components).into());
+        args.push(nominees.to_vec().into());
+        db::read(&sql, &args, |row| {
+            Ok((row.must::<i64>(1)?, row.must::<i64>(2)?))
+        })
+    }
+
+    /// The nearest items by the space's HNSW index. Freshness and namespace lie inside the iterative scan;
+    /// a tie-break in ORDER BY, a missing cast or a parameter in the index predicate would lose the index.
+    fn nominate(&self, query: &QueryVector) -> Result<Vec<i64>, Fault> {
+        let Some((schema, dims)) = db::read_one(
+            "SELECT pg_catalog.quote_ident(n.nspname), s.dims FROM cortex.space s, pg_catalog.pg_extension e \
+               JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector' AND s.id = $1",
+            &[query.space.into()],
+            |row| Ok((row.must::<String>(1)?, row.must::<i32>(2)?)),
+        )?
+        else {
+            return Err(Fault::state(format!(
+                "embedding space {} does not exist",
+                query.space
+            )));
+        };
+        let depth = self.question.depth;
+        rights::set_local("hnsw.iterative_scan", "relaxed_order")?;
+        rights::set_local("hnsw.ef_search", &(2 * depth).clamp(100, 1_000).to_string())?;
+        rights::set_local("enable_seqscan", "off")?;
+        rights::set_local("enable_sort", "off")?;
+        let literal: Vec<String> = query.components.iter().map(i16::to_string).collect();
+        let (join, visible) = self.visible("e");
+        let sql = format!(
+            "SELECT e.item_id FROM cortex.emb_{} e {join} \
+              WHERE e.target = '{}' AND e.namespace_id = $1 AND {visible} \
+              ORDER BY e.embedding OPERATOR({schema}.<=>) '[{}]'::{schema}.vector({dims}) LIMIT $5",
+            query.space,
+            self.letter(),
+            literal.join(",")
+        );
+        let mut args = self.args();
+        args.push(i64::from(depth).into());
+        db::read(&sql, &args, |row| row.must::<i64>(1))
+    }
+
+    fn share_of_space(&self, query: &QueryVector, stats: &Stats) -> Result<f64, Fault> {
+        let sql = "SELECT greatest(c.reltuples, 0)::float8 FROM pg_catalog.pg_class c \
+                    WHERE c.oid = pg_catalog.to_regclass('cortex.emb_' || $1)";
+        let rows =
+            db::read_one(sql, &[query.space.into()], |row| row.must::<f64>(1))?.unwrap_or(0.0);
+        Ok(if rows > 0.0 {
+            stats.items as f64 / rows
+        } else {
+            1.0
+        })
+    }
+}
+
+fn state_args<'a>(when: When<'_>) -> [DatumWithOid<'a>; 2] {
+    match when {
+        When::Now => [None::<i64>.into(), None::<Vec<i64>>.into()],
+        When::At(state) => [state.seq.into(), state.extra.clone().into()],
+    }
+}

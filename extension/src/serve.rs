@@ -1,0 +1,429 @@
+//! From a ranked list to what this caller may be shown, with the receipt of how it came about.
+
+use std::collections::{BTreeMap, HashMap};
+
+use cortex_core::hash::{Hash, Salt, Target, commit};
+use cortex_core::receipt::{
+    Arm, Candidate, Cut, Nominator, Params, Receipt, ReceiptVersion, Space, State,
+};
+use cortex_core::{analyzer, fusion, lexical, vector as quant};
+
+use crate::chunk::key32;
+use crate::db;
+use crate::error::Fault;
+use crate::retrieve::{self, Found, Present, QueryVector, Question, Ranked, When};
+use crate::rights::{self, Namespace, Owner};
+use crate::rows::{self, Rows};
+use crate::vector::VectorRef;
+
+/// Longest query, in bytes.
+pub const MAX_QUERY: usize = 64 << 10;
+
+/// An item as it is served.
+#[derive(Clone)]
+pub struct Item {
+    pub ranked: Ranked,
+    pub artifact_id: String,
+    pub version_id: i64,
+    pub start_byte: i32,
+    pub end_byte: i32,
+    pub body: String,
+    pub leaf: Hash,
+    pub content: Hash,
+    pub title: Option<String>,
+    pub origin: Option<String>,
+    pub dated: Option<String>,
+    source: SourceOf,
+}
+
+/// What the read-time check of an item needs.
+#[derive(Clone)]
+struct SourceOf {
+    binding_id: Option<i32>,
+    key: Vec<String>,
+    hash_key: [u8; 32],
+}
+
+/// A retrieval as the caller asked for it.
+pub struct Request<'a> {
+    pub query: &'a str,
+    pub embedding: Option<&'a VectorRef>,
+    pub namespace: &'a str,
+    pub mode: &'a str,
+    pub target: Target,
+}
+
+/// What a retrieval gave: the items shown, best first, and how it ran.
+pub struct Served {
+    pub namespace: Namespace,
+    pub items: Vec<Item>,
+    pub arms: Vec<Arm>,
+    pub present: Present,
+    pub receipt: Receipt,
+}
+
+/// Retrieves until `enough` of the shown items says so, or nothing more matches. Items the caller may not
+/// see are left out and counted; so are rows that are no longer what their version says.
+pub fn serve(request: &Request, enough: impl Fn(&[Item]) -> bool) -> Result<Served, Fault> {
+    if request.query.len() > MAX_QUERY {
+        return Err(Fault::limit(format!(
+            "the query has {} bytes, the limit is {MAX_QUERY}",
+            request.query.len()
+        ))
+        .hint("Ask with the question itself, not with a document."));
+    }
+    let owner = Owner::enter()?;
+    let namespace = rights::readable(request.namespace, owner.caller())?;
+    let present = retrieve::present(namespace.id)?;
+    let plan = Plan::choose(request, &namespace)?;
+
+    let mut gate = Gate::new(&owner);
+    let mut depth = retrieve::DEPTH;
+    loop {
+        let question = Question {
+            namespace: &namespace,
+            target: request.target,
+            query: request.query,
+            lexical: plan.arms.contains(&Arm::Lexical),
+            vector: plan.vector.as_ref(),
+            when: When::Now,
+            depth,
+            nominees: None,
+        };
+        let found = retrieve::search(&question)?;
+        let (items, considered) = gate.walk(&found, request.target, &enough)?;
+        let exhausted = considered == found.ranked.len();
+        if exhausted && found.cut && depth < retrieve::MAX_DEPTH && !enough(&items) {
+            depth = (depth * 5).min(retrieve::MAX_DEPTH);
+            continue;
+        }
+        let receipt = receipt(
+            request,
+            &namespace,
+            &plan,
+            &present.state,
+            depth,
+            &found,
+            &items,
+            considered,
+        )?;
+        return Ok(Served {
+            namespace,
+            items,
+            arms: plan.arms,
+            present,
+            receipt,
+        });
+    }
+}
+
+/// Which arms run.
+struct Plan {
+    arms: Vec<Arm>,
+    vector: Option<QueryVector>,
+    space: Option<Space>,
+}
+
+impl Plan {
+    fn choose(request: &Request, namespace: &Namespace) -> Result<Self, Fault> {
+        let (word, near) = match (request.mode, request.embedding.is_some()) {
+            ("auto", given) => (true, given && namespace.space.is_some()),
+            ("lexical", _) => (true, false),
+            ("vector", true) => (false, true),
+            ("hybrid", true) => (true, true),
+            ("vector" | "hybrid", false) => {
+                return Err(Fault::argument(format!(
+                    "mode '{}' needs a query_embedding",
+                    request.mode
+                ))
+                .hint("Pass one made by the namespace's model, or use mode 'lexical'."));
+            }
+            (other, _) => {
+                return Err(Fault::argument(format!("unknown mode '{other}'"))
+                    .hint("Modes are auto, lexical, vector and hybrid."));
+            }
+        };
+        let mut plan = Plan {
+            arms: Vec::new(),
+            vector: None,
+            space: None,
+        };
+        if word {
+            plan.arms.push(Arm::Lexical);
+        }
+        if !near {
+            return Ok(plan);
+        }
+        let Some(space) = namespace.space else {
+            return Err(Fault::state(format!(
+                "namespace \"{}\" has no embedding space",
+                namespace.name
+            ))
+            .hint("Start the sidecar's worker, or call cortex_space_use."));
+        };
+        let known = db::read_one(
+            "SELECT digest, dims FROM cortex.space WHERE id = $1",
+            &[space.into()],
+            |row| Ok((row.must::<String>(1)?, row.must::<i32>(2)?)),
+        )?;
+        let (Some((digest, dims)), Some(embedding)) = (known, request.embedding) else {
+            return Err(Fault::internal(format!(
+                "embedding space {space} has no row"
+            )));
+        };
+        plan.arms.push(Arm::Vector);
+        plan.vector = Some(QueryVector {
+            space,
+            components: crate::vector::quantise(embedding, dims)?,
+        });
+        plan.space = Some(Space {
+            id: i64::from(space),
+            digest,
+            dims: dims as u32,
+            quantiser: quant::NAME.into(),
+        });
+        Ok(plan)
+    }
+}
+
+/// The read-time check: each candidate's row is looked up by its key under the caller's own rights and must
+/// still have the content that its version recorded. What does not pass is left out.
+struct Gate<'a> {
+    owner: &'a Owner,
+    tables: HashMap<i32, Option<Rows>>,
+    verdicts: HashMap<i64, bool>,
+}
+
+impl<'a> Gate<'a> {
+    fn new(owner: &'a Owner) -> Self {
+        Gate {
+            owner,
+            tables: HashMap::new(),
+            verdicts: HashMap::new(),
+        }
+    }
+
+    /// Walks the list from the top in small batches until `enough`; returns the items shown and how many
+    /// candidates were considered for them.
+    fn walk(
+        &mut self,
+        found: &Found,
+        target: Target,
+        enough: &impl Fn(&[Item]) -> bool,
+    ) -> Result<(Vec<Item>, usize), Fault> {
+        let mut shown = Vec::new();
+        let mut considered = 0;
+        let mut batch = 16;
+        for part in found.ranked.chunks(512) {
+            let items = details(part, target)?;
+            let mut at = 0;
+            while at < items.len() {
+                if enough(&shown) {
+                    return Ok((shown, considered));
+                }
+                let end = (at + batch).min(items.len());
+                self.judge(&items[at..end])?;
+                for item in &items[at..end] {
+                    if enough(&shown) {
+                        return Ok((shown, considered));
+                    }
+                    considered += 1;
+                    if let Some(item) = item
+                        && self.verdicts.get(&item.version_id).copied().unwrap_or(true)
+                    {
+                        shown.push(item.clone());
+                    }
+                }
+                at = end;
+                batch = (batch * 2).min(256);
+            }
+        }
+        Ok((shown, considered))
+    }
+
+    fn judge(&mut self, items: &[Option<Item>]) -> Result<(), Fault> {
+        let mut by_binding: BTreeMap<i32, Vec<&Item>> = BTreeMap::new();
+        for item in items.iter().flatten() {
+            if let Some(binding) = item.source.binding_id
+                && !self.verdicts.contains_key(&item.version_id)
+            {
+                by_binding.entry(binding).or_default().push(item);
+            }
+        }
+        for (id, items) in by_binding {
+            if !self.tables.contains_key(&id) {
+                let table = Rows::open(id)?;
+                let selectable = table.selectable_by(self.owner.caller())?;
+                self.tables.insert(id, selectable.then_some(table));
+            }
+            let Some(Some(table)) = self.tables.get(&id) else {
+                self.verdicts
+                    .extend(items.iter().map(|item| (item.version_id, false)));
+                continue;
+            };
+            let keys: Vec<Vec<String>> = items.iter().map(|item| item.source.key.clone()).collect();
+            let live = self.owner.as_caller(|| table.live(&keys))?;
+            for (item, values) in items.iter().zip(live) {
+                let same =
+                    values.is_some_and(|v| rows::hash(&item.source.hash_key, &v) == item.content);
+                self.verdicts.insert(item.version_id, same);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The stored facts of ranked items, in their order; `None` for a claim one of whose further source versions
+/// is no longer current.
+fn details(ranked: &[Ranked], target: Target) -> Result<Vec<Option<Item>>, Fault> {
+    let ids: Vec<i64> = ranked.iter().map(|item| item.item).collect();
+    let select = match target {
+        Target::Chunk => {
+            "SELECT i.id, s.artifact_id, v.id, i.start_byte, i.end_byte, i.body, i.leaf, v.content_hash, \
+                    d.title, d.origin, d.dated, s.binding_id, s.key, s.hash_key \
+               FROM cortex.chunk i JOIN cortex.source_version v ON v.id = i.version_id"
+        }
+        Target::Claim => {
+            "SELECT i.id, s.artifact_id, v.id, i.start_bytes[1], i.end_bytes[1], i.body, i.leaf, v.content_hash, \
+                    d.title, d.origin, d.dated, s.binding_id, s.key, s.hash_key \
+               FROM cortex.claim i JOIN cortex.source_version v ON v.id = i.version_ids[1] \
+                AND NOT EXISTS (SELECT FROM cortex.source_version o \
+                                 WHERE o.id = ANY (i.version_ids) AND o.closed_by IS NOT NULL)"
+        }
+    };
+    let sql = format!(
+        "{select} JOIN cortex.source s ON s.id = v.source_id JOIN cortex.document d ON d.version_id = v.id \
+          WHERE i.id = ANY ($1)"
+    );
+    let by_id: HashMap<i64, &Ranked> = ranked.iter().map(|item| (item.item, item)).collect();
+    let mut items: HashMap<i64, Item> = HashMap::new();
+    db::read(&sql, &[ids.clone().into()], |row| {
+        let id = row.must::<i64>(1)?;
+        let Some(ranked) = by_id.get(&id) else {
+            return Ok(());
+        };
+        let item = Item {
+            ranked: (*ranked).clone(),
+            artifact_id: row.must(2)?,
+            version_id: row.must(3)?,
+            start_byte: row.must(4)?,
+            end_byte: row.must(5)?,
+            body: row.must(6)?,
+            leaf: Hash(key32(row.must::<Vec<u8>>(7)?)?),
+            content: Hash(key32(row.must::<Vec<u8>>(8)?)?),
+            title: row.get(9),
+            origin: row.get(10),
+            dated: row.get(11),
+            source: SourceOf {
+                binding_id: row.get(12),
+                key: row.get::<Vec<String>>(13).unwrap_or_default(),
+                hash_key: key32(row.must::<Vec<u8>>(14)?)?,
+            },
+        };
+        items.insert(id, item);
+        Ok(())
+    })?;
+    Ok(ids.iter().map(|id| items.remove(id)).collect())
+}
+
+#[expect(clippy::too_many_arguments, reason = "a receipt records all of them")]
+fn receipt(
+    request: &Request,
+    namespace: &Namespace,
+    plan: &Plan,
+    state: &State,
+    depth: u32,
+    found: &Found,
+    items: &[Item],
+    considered: usize,
+) -> Result<Receipt, Fault> {
+    let total_matched = found.matched.max(considered as u64);
+    let receipt = Receipt {
+        v: ReceiptVersion::V1,
+        namespace: namespace.name.clone(),
+        target: request.target,
+        query: commitment(namespace, request.query)?,
+        analyzer: analyzer::NAME.into(),
+        ranker: lexical::NAME.into(),
+        fusion: fusion::NAME.into(),
+        arms: plan.arms.clone(),
+        space: plan.space.clone(),
+        query_vector: plan
+            .vector
+            .as_ref()
+            .map(|vector| hex(&quant::to_le_bytes(&vector.components))),
+        params: Params {
+            k: considered.max(1) as u32,
+            depth,
+            k1_milli: retrieve::K1_MILLI,
+            b_milli: retrieve::B_MILLI,
+            rrf_k: retrieve::RRF_K,
+        },
+        state: state.clone(),
+        stats: found.stats.clone(),
+        nominator: found.nominator,
+        nominees: if found.nominator == Nominator::Approximate {
+            found.nominees.clone()
+        } else {
+            Vec::new()
+        },
+        total_matched,
+        cut: if total_matched > considered as u64 {
+            Cut::Cap
+        } else {
+            Cut::None
+        },
+        masked: (considered - items.len()) as u32,
+        candidates: items.iter().map(candidate).collect(),
+    };
+    receipt.check().map_err(|violation| {
+        Fault::internal(format!("a receipt that breaks its own rule: {violation}"))
+    })?;
+    Ok(receipt)
+}
+
+fn candidate(item: &Item) -> Candidate {
+    Candidate {
+        item: item.ranked.item,
+        artifact: item.artifact_id.clone(),
+        version: item.version_id,
+        leaf: item.leaf,
+        score: item.ranked.score,
+        lexical_rank: item.ranked.lexical_rank,
+        vector_rank: item.ranked.vector_rank,
+        lexical: item.ranked.lexical,
+        vector: item.ranked.vector,
+    }
+}
+
+/// The salt of a text in a namespace. Derived, because a read writes nothing and gives the same bytes for
+/// the same question.
+pub fn salt(namespace: &Namespace, text: &str) -> Result<Salt, Fault> {
+    Ok(Salt::derived(&key32(namespace.secret.clone())?, text))
+}
+
+/// The salted commitment that stands for a text.
+pub fn commitment(namespace: &Namespace, text: &str) -> Result<Hash, Fault> {
+    Ok(commit(&salt(namespace, text)?, text))
+}
+
+/// Lower-case hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The canonical text of a receipt.
+pub fn receipt_text(receipt: &Receipt) -> Result<String, Fault> {
+    receipt
+        .to_text()
+        .map_err(|error| Fault::internal(format!("receipt: {error}")))
+}
+
+/// `lexical`, `vector` or `lexical+vector`.
+pub fn arms_text(arms: &[Arm]) -> String {
+    let name = |arm: &Arm| match arm {
+        Arm::Lexical => "lexical",
+        Arm::Vector => "vector",
+    };
+    arms.iter().map(name).collect::<Vec<_>>().join("+")
+}

@@ -1,0 +1,125 @@
+//! pgvector's `vector` as an argument, read in place.
+//!
+//! Layout (pgvector's own): varlena header, `int16` dimensions, `int16` zero, then the `float4` components.
+
+use std::ptr::NonNull;
+
+use cortex_core::vector as quant;
+use pgrx::callconv::{Arg, ArgAbi};
+use pgrx::prelude::*;
+use pgrx::{FromDatum, pg_sys};
+
+use crate::error::{Fault, Outcome};
+
+/// A non-null `vector`, detoasted where needed.
+pub struct VectorRef {
+    base: NonNull<u8>,
+    owned: bool,
+}
+
+/// Bytes before the first component, after the 4-byte varlena header.
+const HEADER: usize = 8;
+
+impl VectorRef {
+    /// The components.
+    pub fn as_slice(&self) -> &[f32] {
+        // SAFETY: `from_polymorphic_datum` checked that the value holds exactly `dim` floats after the
+        // header; detoasting gives 4-byte alignment, and HEADER keeps it.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(HEADER).cast(), self.dims()) }
+    }
+
+    fn dims(&self) -> usize {
+        // SAFETY: the value is at least HEADER bytes long, checked at construction.
+        unsafe { self.base.as_ptr().add(4).cast::<u16>().read() as usize }
+    }
+}
+
+impl FromDatum for VectorRef {
+    unsafe fn from_polymorphic_datum(
+        datum: pg_sys::Datum,
+        is_null: bool,
+        _: pg_sys::Oid,
+    ) -> Option<Self> {
+        if is_null {
+            return None;
+        }
+        // SAFETY: the caller promises a `vector` datum. Nothing in it is trusted before its length is.
+        unsafe {
+            let source: *mut pg_sys::varlena = datum.cast_mut_ptr();
+            let flat = pg_sys::pg_detoast_datum(source);
+            let size = pgrx::varsize_4b(flat);
+            let this = VectorRef {
+                base: NonNull::new(flat.cast())?,
+                owned: flat != source,
+            };
+            assert!(
+                size >= HEADER && size == HEADER + 4 * this.dims(),
+                "a value of type vector has {size} bytes, which no number of dimensions gives"
+            );
+            Some(this)
+        }
+    }
+}
+
+impl Drop for VectorRef {
+    fn drop(&mut self) {
+        if self.owned {
+            // SAFETY: the detoasted copy is ours alone.
+            unsafe { pg_sys::pfree(self.base.as_ptr().cast()) }
+        }
+    }
+}
+
+// SAFETY: unboxing goes through `FromDatum`, which checks the value's length.
+unsafe impl<'fcx> ArgAbi<'fcx> for VectorRef {
+    unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
+        unsafe { arg.unbox_arg_using_from_datum() }
+            .expect("the function is STRICT or takes an Option")
+    }
+}
+
+pgrx::impl_sql_translatable!(VectorRef, arg_only = "vector");
+
+/// Similarity of a stored vector and a quantised query, as an integer that is equal on every machine:
+/// the dot product of both, scaled to 32767 a component. A vector that cannot be quantised has none.
+#[pg_extern(sql = r#"
+CREATE FUNCTION cortex._vector_score(stored vector, query bytea) RETURNS bigint
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 100 AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
+"#)]
+fn vector_score(stored: VectorRef, query: &[u8]) -> Outcome<i64> {
+    // The query arrives as bytes, so that one row costs no array to unpack.
+    let (components, rest) = query.as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(Fault::internal("a quantised query has an odd number of bytes".into()).into());
+    }
+    thread_local! {
+        static QUERY: std::cell::RefCell<Vec<i16>> = const { std::cell::RefCell::new(Vec::new()) };
+    }
+    QUERY.with_borrow_mut(|q| {
+        q.clear();
+        q.extend(components.iter().map(|pair| i16::from_le_bytes(*pair)));
+        quant::dot(stored.as_slice(), q).map_err(|error| Fault::argument(error.to_string()).into())
+    })
+}
+
+/// Whether a provider's vector may be stored for a space of `dims` dimensions: true, or an error that says why
+/// not (wrong length with both sizes, zero, not finite).
+#[pg_extern(sql = r#"
+CREATE FUNCTION cortex._vector_fits(vector vector, dims integer, item bigint) RETURNS boolean
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
+"#)]
+fn vector_fits(vector: VectorRef, dims: i32, item: i64) -> Outcome<bool> {
+    match quant::quantise_for(vector.as_slice(), dims as usize) {
+        Ok(_) => Ok(true),
+        Err(error) => Err(Fault::argument(format!("embedding of item {item}: {error}")).into()),
+    }
+}
+
+/// Quantises a caller's vector for a space of `dims` dimensions.
+pub fn quantise(vector: &VectorRef, dims: i32) -> Result<Vec<i16>, Fault> {
+    quant::quantise_for(vector.as_slice(), dims as usize).map_err(|error| {
+        Fault::argument(format!("query_embedding: {error}")).hint(
+            "Embed the query with the model of the namespace's space; see view cortex.namespaces.",
+        )
+    })
+}

@@ -1,0 +1,357 @@
+//! `cortex_verify` and `cortex_drift`: a trace against what the database holds.
+
+use cortex_core::hash::{Hash, Leaf, Salt, SaltedText, Target};
+use cortex_core::receipt::{Arm, Candidate, Nominator, Receipt};
+use cortex_core::trace::Trace;
+use cortex_core::vector as quant;
+use cortex_core::verify::{Evidence, Lookup, Options, Replay, Replayed, StoredItem, verify};
+use pgrx::JsonB;
+use pgrx::prelude::*;
+use serde_json::{Value, json};
+
+use crate::chunk::key32;
+use crate::db;
+use crate::error::{Fault, Outcome};
+use crate::retrieve::{self, QueryVector, Question, Ranked, When};
+use crate::rights::{self, Namespace, Owner};
+
+/// Longest trace that is looked at, in bytes; core refuses the same.
+const MAX_TRACE: usize = 8 << 20;
+
+/// Verifies a stored trace: its roots, its evidence against the stored text, and its retrieval replayed at the
+/// recorded state. *Verified* means recorded, bound and replayable; it never means true. Every step says what
+/// was expected and what was found; bad data gives a report, not an error.
+#[pg_extern(stable, parallel_restricted, requires = ["tables"])]
+fn cortex_verify(trace_id: i64, question: default!(Option<&str>, "NULL")) -> Outcome<JsonB> {
+    let owner = Owner::enter()?;
+    let (namespace, body) = stored(&owner, trace_id)?;
+    Ok(report(&body, question, Some(namespace))?)
+}
+
+/// Verifies the text of a trace, as stored or as handed on. Beyond its roots it is checked against this
+/// database where the caller may read the namespace that it names.
+#[pg_extern(stable, parallel_restricted, name = "cortex_verify", requires = ["tables"])]
+fn cortex_verify_text(trace: &str, question: default!(Option<&str>, "NULL")) -> Outcome<JsonB> {
+    let owner = Owner::enter()?;
+    let named = if trace.len() <= MAX_TRACE {
+        Trace::from_text(trace).ok().map(|trace| trace.namespace)
+    } else {
+        None
+    };
+    let namespace = named.and_then(|name| rights::readable(&name, owner.caller()).ok());
+    Ok(report(trace, question, namespace)?)
+}
+
+/// The canonical text of a stored trace: what `cortex_verify(text)` and the verifiers outside take.
+#[pg_extern(stable, parallel_restricted, requires = ["tables"])]
+fn cortex_trace(trace_id: i64) -> Outcome<String> {
+    let owner = Owner::enter()?;
+    Ok(stored(&owner, trace_id)?.1)
+}
+
+fn stored(owner: &Owner, trace_id: i64) -> Result<(Namespace, String), Fault> {
+    let unknown = || {
+        Fault::unknown(format!("there is no trace {trace_id} that you may read"))
+            .hint("List yours in view cortex.traces.")
+    };
+    // A trace names the rows it used, so it is its asker's: another role may not see them.
+    let found = db::read_one(
+        "SELECT n.name, t.body FROM cortex.trace t JOIN cortex.namespace n ON n.id = t.namespace_id \
+          WHERE t.id = $1 AND EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = $2 \
+                AND (r.rolsuper OR EXISTS (SELECT FROM pg_catalog.pg_roles a WHERE a.rolname = t.asked_by \
+                                              AND pg_catalog.pg_has_role(r.oid, a.oid, 'usage'))))",
+        &[trace_id.into(), owner.caller().into()],
+        |row| Ok((row.must::<String>(1)?, row.must::<String>(2)?)),
+    )?;
+    let (name, body) = found.ok_or_else(unknown)?;
+    let namespace = rights::readable(&name, owner.caller()).map_err(|_| unknown())?;
+    Ok((namespace, body))
+}
+
+fn report(
+    body: &str,
+    question: Option<&str>,
+    namespace: Option<Namespace>,
+) -> Result<JsonB, Fault> {
+    let options = Options {
+        question,
+        question_salt: None,
+    };
+    let mut store = namespace.map(|namespace| Store { namespace });
+    let report = verify(
+        body,
+        &options,
+        store.as_mut().map(|store| store as &mut dyn Evidence),
+    );
+    let value = serde_json::to_value(&report)
+        .map_err(|error| Fault::internal(format!("report: {error}")))?;
+    Ok(JsonB(value))
+}
+
+/// This database as the verifier's store.
+struct Store {
+    namespace: Namespace,
+}
+
+impl Evidence for Store {
+    fn text(&mut self, commitment: &Hash) -> Result<Lookup<SaltedText>, String> {
+        let found = db::read_one(
+            "SELECT salt, body FROM cortex.trace_text WHERE namespace_id = $1 AND commitment = $2",
+            &[self.namespace.id.into(), commitment.0.to_vec().into()],
+            |row| {
+                Ok(SaltedText {
+                    salt: Salt(key32(row.must::<Vec<u8>>(1)?)?),
+                    text: row.must(2)?,
+                })
+            },
+        );
+        found
+            .map(|text| text.map_or(Lookup::Missing, Lookup::Found))
+            .map_err(told)
+    }
+
+    fn item(&mut self, target: Target, id: i64) -> Result<Lookup<StoredItem>, String> {
+        let found = stored_items(&self.namespace, target, &[id]).map_err(told)?;
+        Ok(found
+            .into_iter()
+            .next()
+            .map_or(Lookup::Missing, |(_, item)| Lookup::Found(item)))
+    }
+
+    fn replay(&mut self, receipt: &Receipt, query: &str) -> Result<Replay, String> {
+        self.rerun(receipt, query).map(Replay::Done).map_err(told)
+    }
+}
+
+impl Store {
+    fn rerun(&self, receipt: &Receipt, query: &str) -> Result<Replayed, Fault> {
+        let vector = query_vector(receipt)?;
+        let question = Question {
+            namespace: &self.namespace,
+            target: receipt.target,
+            query,
+            lexical: receipt.arms.contains(&Arm::Lexical),
+            vector: vector.as_ref(),
+            when: When::At(&receipt.state),
+            depth: receipt.params.depth,
+            nominees: (receipt.nominator == Nominator::Approximate)
+                .then_some(receipt.nominees.as_slice()),
+        };
+        let found = retrieve::search(&question)?;
+        let considered = (receipt.params.k as usize).min(found.ranked.len());
+        let top = &found.ranked[..considered];
+        let ids: Vec<i64> = top.iter().map(|ranked| ranked.item).collect();
+        let stored = stored_items(&self.namespace, receipt.target, &ids)?;
+        let candidates: Result<Vec<Candidate>, Fault> = top
+            .iter()
+            .map(|ranked| recomputed(receipt.target, ranked, stored.get(&ranked.item)))
+            .collect();
+        Ok(Replayed {
+            candidates: candidates?,
+            stats: found.stats,
+            total_matched: found.matched.max(considered as u64),
+        })
+    }
+}
+
+/// A replayed candidate with its leaf recomputed from the stored text.
+fn recomputed(
+    target: Target,
+    ranked: &Ranked,
+    stored: Option<&StoredItem>,
+) -> Result<Candidate, Fault> {
+    let Some(stored) = stored else {
+        return Err(Fault::internal(format!(
+            "item {} is in the index and not stored",
+            ranked.item
+        )));
+    };
+    let leaf = Leaf {
+        kind: target,
+        item: ranked.item,
+        artifact: &stored.artifact,
+        version: stored.version,
+        content: stored.content,
+        start: stored.start,
+        end: stored.end,
+    };
+    let leaf = leaf
+        .hash(&stored.source_key, &stored.text)
+        .map_err(|error| Fault::internal(error.to_string()))?;
+    Ok(Candidate {
+        item: ranked.item,
+        artifact: stored.artifact.clone(),
+        version: stored.version,
+        leaf,
+        score: ranked.score,
+        lexical_rank: ranked.lexical_rank,
+        vector_rank: ranked.vector_rank,
+        lexical: ranked.lexical,
+        vector: ranked.vector,
+    })
+}
+
+/// Items of a namespace by id, whether their versions are current or not.
+fn stored_items(
+    namespace: &Namespace,
+    target: Target,
+    ids: &[i64],
+) -> Result<std::collections::HashMap<i64, StoredItem>, Fault> {
+    let sql = match target {
+        Target::Chunk => {
+            "SELECT i.id, i.body, s.hash_key, s.artifact_id, v.id, v.content_hash, i.start_byte, i.end_byte \
+               FROM cortex.chunk i JOIN cortex.source_version v ON v.id = i.version_id \
+               JOIN cortex.source s ON s.id = v.source_id WHERE i.namespace_id = $1 AND i.id = ANY ($2)"
+        }
+        Target::Claim => {
+            "SELECT i.id, i.body, s.hash_key, s.artifact_id, v.id, v.content_hash, i.start_bytes[1], i.end_bytes[1] \
+               FROM cortex.claim i JOIN cortex.source_version v ON v.id = i.version_ids[1] \
+               JOIN cortex.source s ON s.id = v.source_id WHERE i.namespace_id = $1 AND i.id = ANY ($2)"
+        }
+    };
+    let rows = db::read(sql, &[namespace.id.into(), ids.to_vec().into()], |row| {
+        let item = StoredItem {
+            text: row.must(2)?,
+            source_key: key32(row.must::<Vec<u8>>(3)?)?,
+            artifact: row.must(4)?,
+            version: row.must(5)?,
+            content: Hash(key32(row.must::<Vec<u8>>(6)?)?),
+            start: row.must::<i32>(7)?.max(0) as u64,
+            end: row.must::<i32>(8)?.max(0) as u64,
+        };
+        Ok((row.must::<i64>(1)?, item))
+    })?;
+    Ok(rows.into_iter().collect())
+}
+
+fn query_vector(receipt: &Receipt) -> Result<Option<QueryVector>, Fault> {
+    let (Some(space), Some(digits)) = (&receipt.space, &receipt.query_vector) else {
+        return Ok(None);
+    };
+    let bytes: Option<Vec<u8>> = digits
+        .as_bytes()
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+        .collect();
+    let components = bytes.and_then(|bytes| quant::from_le_bytes(&bytes).ok());
+    let known = db::read_one(
+        "SELECT s.id FROM cortex.space s WHERE s.id = $1 AND s.digest = $2 AND s.dims = $3",
+        &[
+            space.id.into(),
+            space.digest.clone().into(),
+            i64::from(space.dims).into(),
+        ],
+        |row| row.must::<i32>(1),
+    )?;
+    match (components, known) {
+        (Some(components), Some(space)) => Ok(Some(QueryVector { space, components })),
+        _ => Err(Fault::state(format!(
+            "this database has no embedding space {} with digest {}",
+            space.id, space.digest
+        ))),
+    }
+}
+
+fn told(fault: Fault) -> String {
+    fault.message().to_owned()
+}
+
+/// How today differs from a trace's state: what became of each piece of evidence, and how the same retrieval
+/// would come out now. Drift is no failure: the trace stays what it was.
+#[pg_extern(stable, parallel_restricted, requires = ["tables"])]
+fn cortex_drift(trace_id: i64) -> Outcome<JsonB> {
+    let owner = Owner::enter()?;
+    let (namespace, body) = stored(&owner, trace_id)?;
+    let trace = Trace::from_text(&body).map_err(|error| {
+        Fault::state(format!("trace {trace_id} cannot be read: {error}"))
+            .hint("Run cortex_verify to see where it breaks.")
+    })?;
+    let evidence: Vec<Value> = trace
+        .evidence
+        .iter()
+        .map(|item| {
+            let (now, by, at) = fate(item.version)?;
+            Ok(
+                json!({"n": item.n, "artifact_id": item.artifact, "version_id": item.version,
+                      "now": now, "superseded_by": by, "since": at}),
+            )
+        })
+        .collect::<Result<_, Fault>>()?;
+    let present = retrieve::present(namespace.id)?;
+    let mut store = Store { namespace };
+    let mut rounds = Vec::new();
+    for round in &trace.rounds {
+        rounds.push(compare(&mut store, &round.receipt, &round.query)?);
+    }
+    let changed = evidence
+        .iter()
+        .filter(|item| item["now"] != "unchanged")
+        .count();
+    Ok(JsonB(json!({
+        "trace_id": trace_id,
+        "recorded_seq": trace.state.seq,
+        "present_seq": present.state.seq,
+        "evidence_changed": changed,
+        "evidence": evidence,
+        "rounds": rounds,
+    })))
+}
+
+/// What became of a source version.
+fn fate(version: i64) -> Result<(String, Option<i64>, Option<String>), Fault> {
+    let found = db::read_one(
+        "SELECT CASE WHEN v.closed_by IS NULL AND EXISTS (SELECT FROM cortex.hold h WHERE h.binding_id = s.binding_id AND h.released_by IS NULL) THEN 'held' \
+                     WHEN v.closed_by IS NULL THEN 'unchanged' WHEN n.id IS NULL THEN 'deleted' ELSE 'superseded' END, \
+                n.id, c.made_at::text \
+           FROM cortex.source_version v JOIN cortex.source s ON s.id = v.source_id \
+           LEFT JOIN cortex.change c ON c.id = v.closed_by \
+           LEFT JOIN cortex.source_version n ON n.source_id = v.source_id AND n.closed_by IS NULL AND n.id <> v.id \
+          WHERE v.id = $1",
+        &[version.into()],
+        |row| {
+            Ok((
+                row.must::<String>(1)?,
+                row.get::<i64>(2),
+                row.get::<String>(3),
+            ))
+        },
+    )?;
+    Ok(found.unwrap_or(("unknown".into(), None, None)))
+}
+
+/// The round's retrieval run at the present state, against what it gave then.
+fn compare(store: &mut Store, receipt: &Receipt, query: &Hash) -> Result<Value, Fault> {
+    let text = store.text(query).map_err(Fault::state)?;
+    let Lookup::Found(query) = text else {
+        return Ok(json!({"retrieval": "not compared: the query was erased"}));
+    };
+    let vector = query_vector(receipt)?;
+    let question = Question {
+        namespace: &store.namespace,
+        target: receipt.target,
+        query: &query.text,
+        lexical: receipt.arms.contains(&Arm::Lexical),
+        vector: vector.as_ref(),
+        when: When::Now,
+        depth: receipt.params.depth,
+        nominees: None,
+    };
+    let found = retrieve::search(&question)?;
+    let now: Vec<i64> = found
+        .ranked
+        .iter()
+        .take(receipt.considered())
+        .map(|ranked| ranked.item)
+        .collect();
+    let then: Vec<i64> = receipt
+        .candidates
+        .iter()
+        .map(|candidate| candidate.item)
+        .collect();
+    let kept = then.iter().filter(|item| now.contains(item)).count();
+    let entered = now.iter().filter(|item| !then.contains(item)).count();
+    Ok(
+        json!({"candidates_then": then.len(), "still_found": kept, "left": then.len() - kept, "entered": entered,
+              "same_order": now == then}),
+    )
+}

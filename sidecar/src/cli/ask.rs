@@ -1,0 +1,282 @@
+//! `cortex read`, `cortex find` and `cortex verify`.
+
+use clap::Args;
+use cortex_core::verify::{self, Report, StepOutcome};
+use serde_json::Value;
+
+use super::trace_text::TraceArgument;
+use super::{Context, Output};
+use crate::db::Db;
+use crate::db::reader::Question;
+use crate::encoder::Encoder;
+use crate::error::{Failure, Kind, Outcome};
+
+/// Words, namespace and arms of a question.
+#[derive(Args, Debug)]
+struct Asked {
+    /// The question
+    question: String,
+    /// Namespace to look in [default: read.namespace]
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// Which arms search: auto, lexical, vector or hybrid
+    #[arg(long, default_value = "auto")]
+    mode: String,
+}
+
+/// Arguments of `cortex read`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Prints the context as it would be given to a model: claims under [title | origin | date] headers, best
+first, within the budget. Only claims whose sources are unchanged are served.
+
+Examples:
+  cortex read 'what changed in logical replication?' --budget 400
+  cortex read --json 'vacuum' | jq -r .payload")]
+pub struct Read {
+    #[command(flatten)]
+    asked: Asked,
+    /// Tokens that the context may have, headers included [default: read.budget_tokens]
+    #[arg(short, long, value_name = "TOKENS")]
+    budget: Option<i32>,
+}
+
+/// Arguments of `cortex find`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Prints quotes with the row or file they stand in, its version, and the bytes; and the id of the trace that
+records how they were found. The same question at the same state gives the same trace.
+
+Examples:
+  cortex find 'which versions fix index corruption?'
+  cortex verify $(cortex find --json 'index corruption' | jq .trace_id)")]
+pub struct Find {
+    #[command(flatten)]
+    asked: Asked,
+    /// Quotes at most, 1 to 32
+    #[arg(short, long)]
+    quotes: Option<u32>,
+}
+
+/// Arguments of `cortex verify`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Recomputes every root of the trace, compares the stored evidence with it, and runs the retrieval again at
+the recorded state, also when rows have changed since. Exit code 1 if a step fails.
+\"Verified\" means recorded, bound and replayable. It never means true.
+
+Examples:
+  cortex verify 42
+  cortex verify 42 --question 'how is the WAL archived?'   was that the question?
+  cortex verify trace.json                                 a trace that was sent to you
+  cortex verify trace.json --offline                       without a database: level L0")]
+pub struct Verify {
+    /// Id of a stored trace, a file with the text of a trace, or - for standard input
+    trace: TraceArgument,
+    /// The question that you believe was asked
+    #[arg(short, long)]
+    question: Option<String>,
+    /// Check the text alone, without a database
+    #[arg(long)]
+    offline: bool,
+}
+
+pub async fn read(read: Read, context: &Context, out: &mut Output) -> Outcome<()> {
+    let budget = read.budget.unwrap_or(context.config.read.budget_tokens);
+    let (db, question) = prepare(read.asked, context).await?;
+    let answer = db.read(&question, budget).await?;
+    out.raw(&answer);
+    if !out.is_json() {
+        let answer = parse(&answer)?;
+        out.line(text(&answer, "payload"));
+        out.line(format!(
+            "-- {} of {budget} tokens, {} claims, arms: {}{}",
+            text(&answer, "tokens"),
+            answer
+                .get("claims")
+                .and_then(Value::as_array)
+                .map_or(0, Vec::len),
+            text(&answer, "arms"),
+            match answer.get("pending").and_then(Value::as_i64) {
+                Some(pending) if pending > 0 => format!(", {pending} sources pending"),
+                _ => String::new(),
+            }
+        ));
+    }
+    Ok(())
+}
+
+pub async fn find(find: Find, context: &Context, out: &mut Output) -> Outcome<()> {
+    let policy = match find.quotes {
+        None => "{}".to_owned(),
+        Some(quotes) => format!("{{\"max_evidence\":{quotes}}}"),
+    };
+    let (db, question) = prepare(find.asked, context).await?;
+    let answer = db.ask(&question, &policy).await?;
+    out.raw(&answer);
+    if !out.is_json() {
+        show_answer(&parse(&answer)?, out);
+    }
+    Ok(())
+}
+
+pub async fn verify(asked: Verify, context: &Context, out: &mut Output) -> Outcome<()> {
+    let question = asked.question.as_deref();
+    let report = if asked.offline {
+        let text = match &asked.trace {
+            TraceArgument::Stored(id) => {
+                return Err(Failure::usage(format!(
+                    "--offline needs the text of a trace, and {id} is an id"
+                ))
+                .hint(format!("SELECT cortex_trace({id}) gives its text")));
+            }
+            TraceArgument::Text(_) => asked.trace.read()?,
+        };
+        let options = verify::Options {
+            question,
+            question_salt: None,
+        };
+        serde_json::to_string(&verify::verify(&text, &options, None))
+            .map_err(|error| Failure::internal(format!("the report cannot be written: {error}")))?
+    } else {
+        let db = Db::open(&context.config.database, "verify")?;
+        match &asked.trace {
+            TraceArgument::Stored(id) => db.verify_stored(*id, question).await?,
+            TraceArgument::Text(_) => db.verify_text(&asked.trace.read()?, question).await?,
+        }
+    };
+    out.raw(&report);
+    let report: Report = serde_json::from_str(&report).map_err(|error| {
+        Failure::internal(format!("the verification report cannot be read: {error}"))
+    })?;
+    for line in report_lines(&report) {
+        out.line(line);
+    }
+    if report.ok {
+        return Ok(());
+    }
+    out.not_passed()
+}
+
+/// A connection, and the question with its vector where the namespace has our space.
+async fn prepare(asked: Asked, context: &Context) -> Outcome<(Db, Question)> {
+    let db = Db::open(&context.config.database, "command line")?;
+    let namespace = context.namespace(asked.namespace);
+    let model = context.config.model.clone();
+    let encoder = if asked.mode == "lexical" {
+        Encoder::absent("the question is lexical")
+    } else {
+        tokio::task::spawn_blocking(move || Encoder::load(&model))
+            .await
+            .map_err(|error| Failure::internal(format!("loading the model stopped: {error}")))?
+    };
+    let vector = encoder.question(&db, &namespace, &asked.question).await?;
+    Ok((
+        db,
+        Question {
+            text: asked.question,
+            vector,
+            namespace,
+            mode: asked.mode,
+        },
+    ))
+}
+
+/// Prints an answer of `cortex_ask` for people.
+pub(super) fn show_answer(answer: &Value, out: &mut Output) {
+    for line in answer_lines(answer) {
+        out.line(line);
+    }
+    let id = text(answer, "trace_id");
+    out.line(format!(
+        "-- {}, trace {id}: cortex verify {id}",
+        text(answer, "status")
+    ));
+}
+
+/// The quotes of an answer of `cortex_ask`, each with its place.
+pub fn answer_lines(answer: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    for item in answer
+        .get("evidence")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        lines.push(format!(
+            "[{}] {} version {}, bytes {}-{}",
+            text(item, "n"),
+            text(item, "artifact_id"),
+            text(item, "version_id"),
+            text(item, "start_byte"),
+            text(item, "end_byte"),
+        ));
+        for line in text(item, "quote").lines() {
+            lines.push(format!("    {line}"));
+        }
+    }
+    lines
+}
+
+/// A report, one line a step that says something.
+pub fn report_lines(report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
+    for step in &report.steps {
+        let mark = match step.outcome {
+            StepOutcome::Passed => "ok",
+            StepOutcome::Failed => "FAILED",
+            StepOutcome::Redacted => "redacted",
+            StepOutcome::Pruned => "pruned",
+            StepOutcome::NotAvailable | StepOutcome::Skipped => "-",
+        };
+        let place = if step.at.is_empty() {
+            String::new()
+        } else {
+            format!(" {}", step.at)
+        };
+        lines.push(format!(
+            "  {mark:<8} {}. {}{place}: {}",
+            step.step, step.name, step.found
+        ));
+        if step.outcome == StepOutcome::Failed {
+            lines.push(format!("           expected: {}", step.expected));
+            lines.push(format!("           found:    {}", step.found));
+        }
+    }
+    let level = report
+        .level
+        .map_or("none".to_owned(), |level| plain(&level));
+    let code = report
+        .code
+        .map_or(String::new(), |code| format!(", {}", plain(&code)));
+    lines.push(format!("{}: level {level}{code}", plain(&report.outcome)));
+    lines
+}
+
+/// The name that a value has in JSON, without quotes.
+fn plain(value: &impl serde::Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(name)) => name,
+        Ok(other) => other.to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+pub(super) fn parse(json: &str) -> Outcome<Value> {
+    serde_json::from_str(json).map_err(|error| {
+        Failure::new(
+            Kind::Internal,
+            "internal",
+            format!("PostgreSQL's answer is not JSON: {error}"),
+        )
+    })
+}
+
+/// A member as text; empty where it is missing or null.
+pub(super) fn text(value: &Value, member: &str) -> String {
+    match value.get(member) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}

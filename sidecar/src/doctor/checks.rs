@@ -1,0 +1,317 @@
+//! The checks one by one.
+
+use std::time::Duration;
+
+use super::Check;
+use crate::config::{Config, Origin};
+use crate::db::reader::Question;
+use crate::db::{Access, Catalog, Db, column};
+use crate::encoder::Encoder;
+use crate::error::Outcome;
+use crate::worker;
+
+/// Seconds after which an unnumbered change means that no sealer runs; a busy one takes milliseconds.
+const LATE_SEAL_S: f64 = 10.0;
+
+pub(super) fn settings(config: &Config, origin: &Origin) -> Check {
+    let file = origin
+        .file
+        .as_ref()
+        .map_or("defaults".to_owned(), |file| file.display().to_string());
+    let variables = match origin.variables.as_slice() {
+        [] => String::new(),
+        names => format!(", then {}", names.join(", ")),
+    };
+    Check::ok(
+        "settings",
+        format!(
+            "{file}{variables}; database {}",
+            config.database.url.masked()
+        ),
+    )
+}
+
+pub(super) fn model(config: &Config, encoder: &Encoder) -> Check {
+    match encoder.space() {
+        Ok(space) => Check::ok(
+            "model",
+            format!(
+                "{}, {} dimensions, in {}",
+                space.model,
+                space.dimensions,
+                config.model.dir.display()
+            ),
+        ),
+        Err(reason) => Check::warn(
+            "model",
+            format!("{reason}; retrieval is by words alone"),
+            "prepare the model, or name its folder in model.dir (CORTEX_MODEL__DIR)",
+        ),
+    }
+}
+
+pub(super) fn postgres(db: &Db, catalog: &Catalog) -> Check {
+    Check::ok(
+        "postgres",
+        format!("PostgreSQL {} at {}", catalog.server, db.place()),
+    )
+}
+
+pub(super) fn extension(catalog: &Catalog) -> Outcome<Check> {
+    catalog.check_version()?;
+    Ok(Check::ok(
+        "extension",
+        format!(
+            "cortex {}, binary {}",
+            catalog.cortex,
+            env!("CARGO_PKG_VERSION")
+        ),
+    ))
+}
+
+pub(super) fn pgvector(catalog: &Catalog) -> Check {
+    match catalog.warning() {
+        None => Check::ok("pgvector", format!("pgvector {}", catalog.vector)),
+        Some(warning) => Check::warn(
+            "pgvector",
+            warning,
+            "install a newer pgvector, then ALTER EXTENSION vector UPDATE",
+        ),
+    }
+}
+
+const STORAGE: &str = "
+SELECT pg_catalog.pg_size_pretty(pg_catalog.pg_database_size(pg_catalog.current_database())),
+       coalesce((SELECT pg_catalog.pg_size_pretty(sum(pg_catalog.pg_total_relation_size(c.oid)))
+                   FROM pg_catalog.pg_class c WHERE c.relkind = 'r' AND c.relnamespace = 'cortex'::regnamespace), '0 bytes'),
+       pg_catalog.current_setting('fsync')::boolean AND pg_catalog.current_setting('full_page_writes')::boolean,
+       pg_catalog.pg_is_in_recovery()";
+
+pub(super) async fn storage(db: &Db) -> Outcome<Check> {
+    let row = db.row(Access::Read, STORAGE, |statement| statement).await?;
+    let (whole, ours): (String, String) = (column(&row, 0)?, column(&row, 1)?);
+    let standby = if column(&row, 3)? {
+        ", a standby: it answers and does not work"
+    } else {
+        ""
+    };
+    let found = format!("database {whole}, of it schema cortex {ours}{standby}");
+    if column(&row, 2)? {
+        return Ok(Check::ok("storage", found));
+    }
+    Ok(Check::warn(
+        "storage",
+        format!("{found}; fsync or full_page_writes is off"),
+        "a power cut can destroy this database: switch both on unless it may be lost",
+    ))
+}
+
+pub(super) async fn query(config: &Config, db: &Db, encoder: &Encoder) -> Outcome<Check> {
+    let (text, namespace) = ("doctor".to_owned(), config.read.namespace.clone());
+    let vector = encoder.question(db, &namespace, &text).await?;
+    let arms = if vector.is_some() {
+        "words and vectors"
+    } else {
+        "words alone"
+    };
+    let question = Question {
+        text,
+        vector,
+        namespace,
+        mode: "auto".to_owned(),
+    };
+    match db.search(&question, 1).await {
+        Ok(_) => Ok(Check::ok(
+            "query",
+            format!(
+                "a search of namespace {} by {arms} runs",
+                question.namespace
+            ),
+        )),
+        Err(failure) if failure.code == "not_found" => Ok(Check::warn(
+            "query",
+            failure.message,
+            "bind a table (SELECT cortex_bind('your_table')) or run cortex ingest",
+        )),
+        Err(failure) => Err(failure),
+    }
+}
+
+pub(super) async fn space(config: &Config, db: &Db, encoder: &Encoder) -> Outcome<Check> {
+    let namespace = &config.read.namespace;
+    let stored = db.namespace_space_digest(namespace).await?;
+    Ok(match (encoder.space(), stored) {
+        (_, None) => Check::warn(
+            "space",
+            format!("namespace {namespace} has no embedding space yet"),
+            "a worker with a model gives it one: cortex up",
+        ),
+        (Ok(ours), Some(stored)) if ours.digest == stored => Check::ok(
+            "space",
+            format!("namespace {namespace} uses this binary's model"),
+        ),
+        (Ok(_), Some(_)) => Check::warn(
+            "space",
+            format!(
+                "namespace {namespace} uses another model than this binary has; questions are asked by words alone"
+            ),
+            "use the model it was embedded with, or switch the namespace: SELECT cortex_space_use(...)",
+        ),
+        (Err(_), Some(_)) => Check::warn(
+            "space",
+            format!(
+                "namespace {namespace} has vectors, and this binary has no model to embed a question"
+            ),
+            "prepare the model, or name its folder in model.dir",
+        ),
+    })
+}
+
+const WORKERS: &str = "
+SELECT count(DISTINCT (a.client_addr, a.application_name)) FROM pg_catalog.pg_stat_activity a
+ WHERE a.datname = pg_catalog.current_database() AND a.application_name IN ('cortex worker', 'cortex service', 'cortex demo')";
+
+pub(super) async fn worker(db: &Db) -> Outcome<Check> {
+    let workers: i64 = db
+        .value(Access::Read, WORKERS, |statement| statement)
+        .await?;
+    if workers > 0 {
+        return Ok(Check::ok(
+            "worker",
+            "a worker is connected to this database",
+        ));
+    }
+    Ok(Check::warn(
+        "worker",
+        "no worker is connected to this database; what changes stays pending",
+        "start one: cortex up, or cortex worker",
+    ))
+}
+
+const UNSEALED: &str = "
+SELECT count(*), coalesce(extract(epoch FROM pg_catalog.clock_timestamp() - min(c.made_at)), 0)::float8
+  FROM cortex.change c WHERE c.seq IS NULL";
+
+pub(super) async fn sealer(db: &Db) -> Outcome<Check> {
+    let row = db
+        .row(Access::Read, UNSEALED, |statement| statement)
+        .await?;
+    let (waiting, age): (i64, f64) = (column(&row, 0)?, column(&row, 1)?);
+    let found = match waiting {
+        0 => "every committed change has its number".to_owned(),
+        waiting => format!("{waiting} changes wait for their number, the oldest for {age:.1} s"),
+    };
+    if age < LATE_SEAL_S {
+        return Ok(Check::ok("sealer", found));
+    }
+    Ok(Check::fail(
+        "sealer",
+        found,
+        "start a worker (cortex up), or by hand: SELECT cortex_seal()",
+    ))
+}
+
+const QUEUE: &str = "
+SELECT count(*) FILTER (WHERE j.state = 'ready'), count(*) FILTER (WHERE j.state = 'running'),
+       count(*) FILTER (WHERE j.state = 'dead'),
+       (SELECT pg_catalog.format('job %s (%s): %s', d.job_id, d.kind, d.last_error)
+          FROM cortex.jobs d WHERE d.state = 'dead' ORDER BY d.job_id LIMIT 1)
+  FROM cortex.jobs j";
+
+pub(super) async fn queue(db: &Db) -> Outcome<Check> {
+    let row = db.row(Access::Read, QUEUE, |statement| statement).await?;
+    let (ready, running, dead): (i64, i64, i64) =
+        (column(&row, 0)?, column(&row, 1)?, column(&row, 2)?);
+    let found = format!("{ready} jobs ready, {running} running, {dead} dead");
+    let Some(first): Option<String> = column(&row, 3)? else {
+        return Ok(Check::ok("queue", found));
+    };
+    Ok(Check::fail(
+        "queue",
+        format!("{found}; {first}"),
+        "see SELECT * FROM cortex.jobs WHERE state = 'dead'; remove the cause, then reconcile the binding",
+    ))
+}
+
+const BINDINGS: &str = "
+SELECT count(*), count(*) FILTER (WHERE b.state = 'held'),
+       (SELECT pg_catalog.format('%s in %s is held: %s%s', h.name, h.namespace, h.hold_reason, ', ' || h.hold_detail)
+          FROM cortex.bindings h WHERE h.state = 'held' ORDER BY h.namespace, h.name LIMIT 1)
+  FROM cortex.bindings b";
+
+pub(super) async fn bindings(db: &Db) -> Outcome<Check> {
+    let row = db
+        .row(Access::Read, BINDINGS, |statement| statement)
+        .await?;
+    let (all, held): (i64, i64) = (column(&row, 0)?, column(&row, 1)?);
+    let Some(first): Option<String> = column(&row, 2)? else {
+        return Ok(Check::ok("bindings", format!("{all} bindings, none held")));
+    };
+    Ok(Check::fail(
+        "bindings",
+        format!("{held} of {all} bindings are held and serve nothing; {first}"),
+        "SELECT cortex_resume(<binding>) checks every row and opens it again",
+    ))
+}
+
+/// Our triggers that are switched off, and settings that keep triggers from firing.
+const SILENCED: &str = "
+SELECT count(*), min(s.what) FROM (
+    SELECT pg_catalog.format('trigger %I on %s is switched off', t.tgname, t.tgrelid::regclass) AS what
+      FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
+     WHERE t.tgenabled = 'D' AND NOT t.tgisinternal AND p.pronamespace = 'cortex'::regnamespace
+    UNION ALL
+    SELECT pg_catalog.format('%s is set for %s', c.setting, coalesce(r.rolname, 'the database'))
+      FROM pg_catalog.pg_db_role_setting d LEFT JOIN pg_catalog.pg_roles r ON r.oid = d.setrole,
+           unnest(d.setconfig) AS c (setting)
+     WHERE c.setting ILIKE 'session_replication_role=%' AND c.setting NOT ILIKE '%=origin'
+       AND d.setdatabase IN (0, (SELECT b.oid FROM pg_catalog.pg_database b WHERE b.datname = pg_catalog.current_database()))
+    UNION ALL
+    SELECT pg_catalog.format('event trigger %I is switched off', e.evtname)
+      FROM pg_catalog.pg_event_trigger e JOIN pg_catalog.pg_proc p ON p.oid = e.evtfoid
+     WHERE e.evtenabled = 'D' AND p.pronamespace = 'cortex'::regnamespace) s";
+
+pub(super) async fn triggers(db: &Db) -> Outcome<Check> {
+    let row = db
+        .row(Access::Read, SILENCED, |statement| statement)
+        .await?;
+    let Some(first): Option<String> = column(&row, 1)? else {
+        return Ok(Check::ok("triggers", "no trigger is silenced"));
+    };
+    let all: i64 = column(&row, 0)?;
+    Ok(Check::fail(
+        "triggers",
+        format!("{all} silenced: {first}"),
+        "changes go unseen: undo it, then SELECT cortex_reconcile(<binding>) finds what was missed",
+    ))
+}
+
+const NOTIFY: &str = "SELECT pg_catalog.pg_notify($1, '')::text";
+
+pub(super) async fn listen(config: &Config, db: &Db, patience: Duration) -> Outcome<Check> {
+    let polling = |why: String| {
+        Check::warn(
+            "listen",
+            format!(
+                "{why}; workers poll every {} ms",
+                config.worker.poll_interval_ms
+            ),
+            "behind PgBouncer in transaction mode, set database.direct_url to PostgreSQL's own address",
+        )
+    };
+    let mut listener = match worker::connect_listener(config.database.listen_url()).await {
+        Ok(listener) => listener,
+        Err(failure) => return Ok(polling(failure.message)),
+    };
+    db.rows(Access::Write, NOTIFY, |statement| {
+        statement.bind(worker::CHANNEL)
+    })
+    .await?;
+    Ok(
+        match tokio::time::timeout(patience, listener.recv()).await {
+            Ok(Ok(_)) => Check::ok("listen", "a notification arrives"),
+            Ok(Err(error)) => polling(error.to_string()),
+            Err(_) => polling(format!("no notification within {} s", patience.as_secs())),
+        },
+    )
+}

@@ -1,0 +1,102 @@
+//! Questions and texts to vectors, where a model is at hand.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::config;
+use crate::db::{Db, vector_text};
+use crate::embed::{Embedder, EmbeddingProvider, EmbeddingSpace, MAX_TEXT_BYTES};
+use crate::error::{Failure, Kind, Outcome};
+
+/// The embedding model of this process, or the reason why there is none. Cheap to clone.
+#[derive(Clone)]
+pub struct Encoder {
+    model: Result<Arc<dyn EmbeddingProvider>, String>,
+}
+
+impl Encoder {
+    /// Loads the model of the settings. Without one, retrieval is lexical and embed jobs wait: that is a
+    /// state to show, not an error. Takes about 100 ms.
+    pub fn load(settings: &config::Model) -> Self {
+        let model = match settings.dir() {
+            None => Err("embedding is switched off (model.dir is empty)".to_owned()),
+            Some(dir) => load(dir, settings.threads).map_err(|error| error.message),
+        };
+        Encoder { model }
+    }
+
+    /// An encoder that embeds nothing, for the reason given.
+    pub fn absent(reason: impl Into<String>) -> Self {
+        Encoder {
+            model: Err(reason.into()),
+        }
+    }
+
+    /// An encoder that uses the given provider.
+    pub fn with(model: Arc<dyn EmbeddingProvider>) -> Self {
+        Encoder { model: Ok(model) }
+    }
+
+    /// The space of its vectors.
+    ///
+    /// # Errors
+    /// The reason why there is no model.
+    pub fn space(&self) -> Result<&EmbeddingSpace, &str> {
+        self.model
+            .as_ref()
+            .map(|model| model.space())
+            .map_err(String::as_str)
+    }
+
+    /// Embeds texts on a thread that may block.
+    ///
+    /// # Errors
+    /// No model, or what the model says about a text.
+    pub async fn embed(&self, texts: Vec<String>) -> Outcome<Vec<Vec<f32>>> {
+        let model = self
+            .model
+            .clone()
+            .map_err(|reason| Failure::new(Kind::System, "no_model", reason))?;
+        let result = tokio::task::spawn_blocking(move || model.embed(&texts))
+            .await
+            .map_err(|error| Failure::internal(format!("embedding stopped: {error}")))?;
+        result
+            .map(|embeddings| embeddings.vectors)
+            .map_err(|error| Failure::new(Kind::Usage, "cannot_embed", error.to_string()))
+    }
+
+    /// The vector of a question for a namespace, as pgvector reads it. None where the lexical arm alone can
+    /// answer: no model here, another space there, or nothing in the question that a model could read.
+    ///
+    /// # Errors
+    /// As [`Db::rows`], and what the model says about the text.
+    pub async fn question(&self, db: &Db, namespace: &str, text: &str) -> Outcome<Option<String>> {
+        let Ok(space) = self.space() else {
+            return Ok(None);
+        };
+        let digest = space.digest.clone();
+        // What cannot be embedded is for the SQL function to judge.
+        if text.trim().is_empty() || text.len() > MAX_TEXT_BYTES || text.contains('\0') {
+            return Ok(None);
+        }
+        if db.namespace_space_digest(namespace).await?.as_deref() != Some(digest.as_str()) {
+            return Ok(None);
+        }
+        match self.embed(vec![text.to_owned()]).await {
+            Ok(vectors) => Ok(vectors.first().map(|vector| vector_text(vector))),
+            Err(failure) if failure.code == "cannot_embed" => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+fn load(dir: &Path, threads: usize) -> Outcome<Arc<dyn EmbeddingProvider>> {
+    let loaded = match NonZeroUsize::new(threads) {
+        None => Embedder::load(dir),
+        Some(threads) => Embedder::load_with_threads(dir, threads),
+    };
+    loaded
+        .map(|model| Arc::new(model) as Arc<dyn EmbeddingProvider>)
+        .map_err(|error| Failure::new(Kind::System, "no_model", error.to_string()))
+}

@@ -1,0 +1,222 @@
+//! One function a route. Each asks the database and passes its answer on.
+
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::App;
+use super::body::{JsonBody, Parameters, Segment, TextBody};
+use super::reply::RawJson;
+use crate::db::reader::{Question, Source};
+use crate::error::{Failure, Outcome};
+
+/// What search, read and ask take.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct QuestionIn {
+    question: String,
+    namespace: Option<String>,
+    mode: Option<String>,
+    k: Option<i32>,
+    budget_tokens: Option<i32>,
+    policy: Option<Box<RawValue>>,
+}
+
+impl QuestionIn {
+    /// Refuses what this route does not use: a budget that is passed over is a budget exceeded.
+    fn only(&self, route: &str, k: bool, budget: bool, policy: bool) -> Outcome<()> {
+        let surplus = [
+            ("k", self.k.is_some() && !k),
+            ("budget_tokens", self.budget_tokens.is_some() && !budget),
+            ("policy", self.policy.is_some() && !policy),
+        ];
+        match surplus.iter().find(|(_, there)| *there) {
+            None => Ok(()),
+            Some((name, _)) => Err(Failure::usage(format!("{route} takes no `{name}`"))),
+        }
+    }
+
+    async fn into_question(self, app: &App) -> Outcome<Question> {
+        let namespace = self
+            .namespace
+            .unwrap_or_else(|| app.config.read.namespace.clone());
+        let mode = self.mode.unwrap_or_else(|| "auto".to_owned());
+        let vector = if mode == "lexical" {
+            None
+        } else {
+            app.encoder
+                .question(&app.db, &namespace, &self.question)
+                .await?
+        };
+        Ok(Question {
+            text: self.question,
+            vector,
+            namespace,
+            mode,
+        })
+    }
+}
+
+/// A source to store.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SourceIn {
+    /// In POST; in PUT it stands in the path.
+    artifact_id: Option<String>,
+    body: String,
+    title: Option<String>,
+    origin: Option<String>,
+    dated: Option<String>,
+    namespace: Option<String>,
+}
+
+/// `?namespace=`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InNamespace {
+    namespace: Option<String>,
+}
+
+/// `?question=`: what the verifier believes was asked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WithQuestion {
+    question: Option<String>,
+}
+
+pub(super) async fn search(
+    State(app): State<App>,
+    JsonBody(asked): JsonBody<QuestionIn>,
+) -> Outcome<RawJson> {
+    asked.only("search", true, false, false)?;
+    let k = asked.k.unwrap_or(app.config.read.k);
+    let question = asked.into_question(&app).await?;
+    app.db.search(&question, k).await.map(RawJson)
+}
+
+pub(super) async fn read(
+    State(app): State<App>,
+    JsonBody(asked): JsonBody<QuestionIn>,
+) -> Outcome<RawJson> {
+    asked.only("read", false, true, false)?;
+    let budget = asked.budget_tokens.unwrap_or(app.config.read.budget_tokens);
+    let question = asked.into_question(&app).await?;
+    app.db.read(&question, budget).await.map(RawJson)
+}
+
+pub(super) async fn ask(
+    State(app): State<App>,
+    JsonBody(asked): JsonBody<QuestionIn>,
+) -> Outcome<RawJson> {
+    asked.only("traces", false, false, true)?;
+    let policy = asked
+        .policy
+        .as_ref()
+        .map_or_else(|| "{}".to_owned(), |policy| policy.get().to_owned());
+    let question = asked.into_question(&app).await?;
+    app.db.ask(&question, &policy).await.map(RawJson)
+}
+
+pub(super) async fn get_trace(
+    State(app): State<App>,
+    Segment(id): Segment<i64>,
+) -> Outcome<RawJson> {
+    app.db.trace(id).await.map(RawJson)
+}
+
+pub(super) async fn verify_stored(
+    State(app): State<App>,
+    Segment(id): Segment<i64>,
+    Parameters(with): Parameters<WithQuestion>,
+) -> Outcome<RawJson> {
+    app.db
+        .verify_stored(id, with.question.as_deref())
+        .await
+        .map(RawJson)
+}
+
+pub(super) async fn verify_text(
+    State(app): State<App>,
+    Parameters(with): Parameters<WithQuestion>,
+    TextBody(trace): TextBody,
+) -> Outcome<RawJson> {
+    app.db
+        .verify_text(&trace, with.question.as_deref())
+        .await
+        .map(RawJson)
+}
+
+pub(super) async fn drift(State(app): State<App>, Segment(id): Segment<i64>) -> Outcome<RawJson> {
+    app.db.drift(id).await.map(RawJson)
+}
+
+pub(super) async fn post_source(
+    State(app): State<App>,
+    JsonBody(source): JsonBody<SourceIn>,
+) -> Outcome<RawJson> {
+    let Some(artifact_id) = source.artifact_id.clone() else {
+        return Err(Failure::usage("`artifact_id` is missing")
+            .hint("name the source, as in \"file:notes/today.md\""));
+    };
+    store(&app, artifact_id, source).await
+}
+
+pub(super) async fn put_source(
+    State(app): State<App>,
+    Segment(id): Segment<String>,
+    JsonBody(source): JsonBody<SourceIn>,
+) -> Outcome<RawJson> {
+    if source
+        .artifact_id
+        .as_ref()
+        .is_some_and(|named| *named != id)
+    {
+        return Err(Failure::usage(
+            "`artifact_id` in the body is not the one in the path",
+        ));
+    }
+    store(&app, id, source).await
+}
+
+async fn store(app: &App, artifact_id: String, source: SourceIn) -> Outcome<RawJson> {
+    let source = Source {
+        artifact_id,
+        body: source.body,
+        title: source.title,
+        origin: source.origin,
+        dated: source.dated,
+        namespace: source
+            .namespace
+            .unwrap_or_else(|| app.config.read.namespace.clone()),
+    };
+    app.db.put_source(&source).await.map(RawJson)
+}
+
+pub(super) async fn get_source(
+    State(app): State<App>,
+    Segment(id): Segment<String>,
+    Parameters(place): Parameters<InNamespace>,
+) -> Outcome<RawJson> {
+    let namespace = place
+        .namespace
+        .unwrap_or_else(|| app.config.read.namespace.clone());
+    if app.db.has_source(&id, &namespace).await? {
+        let answer = serde_json::json!({"artifact_id": id, "namespace": namespace});
+        return Ok(RawJson(answer.to_string()));
+    }
+    Err(Failure {
+        code: "not_found",
+        ..Failure::usage(format!("namespace {namespace:?} has no source {id:?}"))
+    })
+}
+
+pub(super) async fn delete_source(
+    State(app): State<App>,
+    Segment(id): Segment<String>,
+    Parameters(place): Parameters<InNamespace>,
+) -> Outcome<RawJson> {
+    let namespace = place
+        .namespace
+        .unwrap_or_else(|| app.config.read.namespace.clone());
+    app.db.delete_source(&id, &namespace).await.map(RawJson)
+}

@@ -1,0 +1,113 @@
+//! `GET /api/v1/health`: what a monitor asks. It runs real queries; nothing in it is assumed.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::App;
+use super::reply::RawJson;
+use crate::db::reader::Question;
+use crate::error::{Failure, Outcome};
+use crate::worker::View;
+
+/// The question of the trial search; any word will do.
+const TRIAL: &str = "health";
+
+#[derive(Serialize)]
+struct Health {
+    /// `ok`, or `down` where the database does not answer. The HTTP status says the same: 200 or 503.
+    status: &'static str,
+    binary: &'static str,
+    postgres: Option<String>,
+    extension: Option<String>,
+    pgvector: Option<String>,
+    /// Whether this process embeds; if not, why.
+    embedding: String,
+    /// What the trial search did.
+    search: Option<Search>,
+    /// `cortex_health()`, as PostgreSQL wrote it.
+    database: Option<Box<RawValue>>,
+    /// The worker of this process; null where it runs none.
+    worker: Option<View>,
+    warnings: Vec<String>,
+    error: Option<Failure>,
+}
+
+#[derive(Serialize)]
+struct Search {
+    /// Whether it compared vectors, or why not.
+    vector: bool,
+    ms: u64,
+}
+
+pub(super) async fn health(State(app): State<App>) -> Response {
+    let mut health = Health {
+        status: "ok",
+        binary: env!("CARGO_PKG_VERSION"),
+        postgres: None,
+        extension: None,
+        pgvector: None,
+        embedding: app
+            .encoder
+            .space()
+            .map_or_else(str::to_owned, |space| space.model.clone()),
+        search: None,
+        database: None,
+        worker: app.worker.as_ref().map(|status| status.view()),
+        warnings: Vec::new(),
+        error: None,
+    };
+    let status = match fill(&app, &mut health).await {
+        Ok(()) => StatusCode::OK,
+        Err(failure) => {
+            health.status = "down";
+            health.error = Some(failure);
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+    };
+    match serde_json::to_string(&health) {
+        Ok(body) => (status, RawJson(body)).into_response(),
+        Err(error) => {
+            Failure::internal(format!("health cannot be written: {error}")).into_response()
+        }
+    }
+}
+
+async fn fill(app: &App, health: &mut Health) -> Outcome<()> {
+    let catalog = app.db.look_up_catalog().await?;
+    health.postgres = Some(catalog.server.clone());
+    health.extension = Some(catalog.cortex.clone());
+    health.pgvector = Some(catalog.vector.clone());
+    health.warnings.extend(catalog.warning());
+    catalog.check_version()?;
+    let database = app.db.health().await?;
+    health.database = RawValue::from_string(database).ok();
+    let namespace = app.config.read.namespace.clone();
+    let started = std::time::Instant::now();
+    let vector = app.encoder.question(&app.db, &namespace, TRIAL).await?;
+    let with_vector = vector.is_some();
+    let question = Question {
+        text: TRIAL.to_owned(),
+        vector,
+        namespace,
+        mode: "auto".to_owned(),
+    };
+    match app.db.search(&question, 1).await {
+        Ok(_) => {
+            let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+            health.search = Some(Search {
+                vector: with_vector,
+                ms,
+            });
+            Ok(())
+        }
+        // A namespace that was never used is not an illness.
+        Err(failure) if failure.code == "not_found" => {
+            health.warnings.push(failure.message);
+            Ok(())
+        }
+        Err(failure) => Err(failure),
+    }
+}

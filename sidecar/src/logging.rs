@@ -1,0 +1,33 @@
+//! Logs go to stderr, as lines or as JSON. They never hold secrets, questions or texts of sources.
+
+use std::io::{self, IsTerminal};
+
+use tracing_subscriber::EnvFilter;
+
+use crate::config;
+use crate::error::{Failure, Outcome};
+
+/// Starts logging as the settings say. A second start keeps the first.
+///
+/// # Errors
+/// A level that cannot be read.
+pub fn start(settings: &config::Log) -> Outcome<()> {
+    // The driver logs each statement at debug and slow ones at warn; statements name no values, but they
+    // are long.
+    let directives = format!("{},sqlx=error", settings.level);
+    let filter = EnvFilter::try_new(&directives)
+        .map_err(|error| Failure::usage(format!("log.level {:?}: {error}", settings.level)))?;
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_target(false);
+    let started = if settings.json {
+        lines.json().flatten_event(true).try_init()
+    } else {
+        lines.with_ansi(io::stderr().is_terminal()).try_init()
+    };
+    if started.is_err() {
+        tracing::debug!("logging was started already");
+    }
+    Ok(())
+}

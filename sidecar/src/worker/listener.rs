@@ -1,0 +1,61 @@
+//! Wakes the lanes when a sealer somewhere has numbered changes.
+//!
+//! LISTEN is state of a session, so it needs a direct connection. Where there is none the lanes poll.
+
+use sqlx::postgres::{PgListener, PgPoolOptions};
+use tracing::{debug, warn};
+
+use super::Worker;
+use super::backoff::Backoff;
+use crate::config::Secret;
+use crate::db::{connect_options, failure};
+use crate::error::Outcome;
+
+/// The channel that sealers notify.
+pub const CHANNEL: &str = "cortex";
+
+pub(super) async fn run(worker: Worker) {
+    let mut backoff = Backoff::new();
+    loop {
+        tokio::select! {
+            () = worker.stop.cancelled() => return,
+            outcome = listen(&worker, &mut backoff) => {
+                worker.status.listening(false);
+                if let Err(failure) = outcome {
+                    debug!(code = failure.code, "not listening; polling");
+                }
+            }
+        }
+        if !worker.pause(backoff.next()).await {
+            return;
+        }
+    }
+}
+
+/// Listens until the connection is lost.
+async fn listen(worker: &Worker, backoff: &mut Backoff) -> Outcome<()> {
+    let mut listener = connect(&worker.listen_url).await?;
+    worker.status.listening(true);
+    backoff.reset();
+    // What came while nobody listened is found by looking once.
+    worker.wake();
+    while listener.try_recv().await.map_err(failure)?.is_some() {
+        worker.wake();
+    }
+    warn!("the connection that listens was lost");
+    Ok(())
+}
+
+/// A connection that listens on [`CHANNEL`].
+///
+/// # Errors
+/// No connection, or one that cannot listen.
+pub async fn connect(url: &Secret) -> Outcome<PgListener> {
+    let options = connect_options(url, "listener")?;
+    let pool = PgPoolOptions::new()
+        .max_connections(1)
+        .connect_lazy_with(options);
+    let mut listener = PgListener::connect_with(&pool).await.map_err(failure)?;
+    listener.listen(CHANNEL).await.map_err(failure)?;
+    Ok(listener)
+}

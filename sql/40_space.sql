@@ -1,0 +1,283 @@
+-- Namespaces, embedding spaces and vectors.
+
+CREATE FUNCTION cortex_create_namespace(name text) RETURNS integer
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN cortex._namespace(name);
+END
+$$;
+
+-- A namespace by name: the named one, made if it is missing.
+CREATE FUNCTION cortex._namespace(wanted text) RETURNS integer
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    found_id integer;
+BEGIN
+    IF wanted IS NULL OR wanted = '' OR octet_length(wanted) > 200 THEN
+        RAISE EXCEPTION 'a namespace is named by 1 to 200 bytes, not %', coalesce(octet_length(wanted)::text, 'NULL')
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    INSERT INTO cortex.installation DEFAULT VALUES ON CONFLICT ON CONSTRAINT installation_pkey DO NOTHING;
+    INSERT INTO cortex.namespace (name, secret) VALUES (wanted, cortex._random_key())
+        ON CONFLICT ON CONSTRAINT namespace_name_key DO NOTHING RETURNING id INTO found_id;
+    IF found_id IS NULL THEN
+        SELECT id INTO found_id FROM cortex.namespace WHERE name = wanted;
+    END IF;
+    RETURN found_id;
+END
+$$;
+
+CREATE FUNCTION cortex._namespace_must(wanted text) RETURNS integer
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    found_id integer;
+BEGIN
+    SELECT id INTO found_id FROM cortex.namespace WHERE name = wanted;
+    IF found_id IS NULL THEN
+        RAISE EXCEPTION 'there is no namespace "%"', wanted USING ERRCODE = 'undefined_object',
+            HINT = 'cortex_bind, cortex_source_put and cortex_create_namespace make one.';
+    END IF;
+    RETURN found_id;
+END
+$$;
+
+-- May search, read, ask and verify in a namespace. What rows of bound tables a role is shown still follows
+-- its own rights on the table.
+CREATE FUNCTION cortex_grant(namespace text, role regrole) RETURNS void
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    signature text;
+BEGIN
+    INSERT INTO cortex.namespace_grant (namespace_id, role)
+    VALUES (cortex._namespace_must(namespace), role) ON CONFLICT ON CONSTRAINT namespace_grant_pkey DO NOTHING;
+    FOR signature IN SELECT cortex._signatures('reader') LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', signature, role);
+    END LOOP;
+    EXECUTE format('GRANT USAGE ON SCHEMA cortex TO %s', role);
+    EXECUTE format('GRANT SELECT ON cortex.namespaces, cortex.bindings, cortex.traces, cortex.jobs TO %s', role);
+    EXECUTE format('GRANT EXECUTE ON FUNCTION cortex._readable(integer) TO %s', role);
+END
+$$;
+
+CREATE FUNCTION cortex_revoke(namespace text, role regrole) RETURNS void
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    signature text;
+BEGIN
+    DELETE FROM cortex.namespace_grant g
+     WHERE g.namespace_id = cortex._namespace_must(cortex_revoke.namespace) AND g.role = cortex_revoke.role;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'role % has no grant on namespace "%"', role, namespace USING ERRCODE = 'undefined_object';
+    END IF;
+    IF NOT EXISTS (SELECT FROM cortex.namespace_grant g WHERE g.role = cortex_revoke.role) THEN
+        FOR signature IN SELECT cortex._signatures('reader') LOOP
+            EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM %s', signature, role);
+        END LOOP;
+        EXECUTE format('REVOKE EXECUTE ON FUNCTION cortex._readable(integer) FROM %s', role);
+        EXECUTE format('REVOKE SELECT ON cortex.namespaces, cortex.bindings, cortex.traces, cortex.jobs FROM %s', role);
+        EXECUTE format('REVOKE USAGE ON SCHEMA cortex FROM %s', role);
+    END IF;
+END
+$$;
+
+-- May run the functions of a worker, in all namespaces.
+CREATE FUNCTION cortex_grant_worker(role regrole) RETURNS void
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    signature text;
+BEGIN
+    FOR signature IN SELECT cortex._signatures('worker') LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', signature, role);
+    END LOOP;
+    EXECUTE format('GRANT USAGE ON SCHEMA cortex TO %s', role);
+END
+$$;
+
+-- The public functions by who needs them.
+CREATE FUNCTION cortex._signatures(audience text) RETURNS SETOF text
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT p.oid::regprocedure::text
+      FROM pg_depend d
+      JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'cortex'
+      JOIN pg_proc p ON p.oid = d.objid
+     WHERE d.deptype = 'e' AND d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclass
+       AND p.proname = ANY (CASE audience
+           WHEN 'reader' THEN ARRAY['cortex_search', 'cortex_read', 'cortex_read_log', 'cortex_ask', 'cortex_verify',
+                                    'cortex_drift', 'cortex_trace', 'cortex_has_source', 'cortex_version']
+           WHEN 'worker' THEN ARRAY['cortex_seal', 'cortex_work', 'cortex_job_take', 'cortex_job_run',
+                                    'cortex_job_heartbeat', 'cortex_job_fail', 'cortex_embed_take', 'cortex_embed_commit',
+                                    'cortex_space_register', 'cortex_space_use', 'cortex_source_put',
+                                    'cortex_source_changed', 'cortex_source_deleted', 'cortex_has_source',
+                                    'cortex_version', 'cortex_health']
+           END)
+     ORDER BY 1
+$$;
+
+-- The space of a model, made on first sight: one narrow, insert-only table with its own HNSW index for each
+-- kind of item. An ordinary table, because pg_dump loses indexes added later to an extension's tables.
+CREATE FUNCTION cortex_space_register(model text, revision text, digest text, dims integer,
+                                      normalised boolean DEFAULT true, prefix text DEFAULT '') RETURNS integer
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+    space integer;
+    vector_schema text;
+    kind record;
+BEGIN
+    IF dims IS NULL OR dims NOT BETWEEN 1 AND 2000 THEN
+        RAISE EXCEPTION 'a space of % dimensions cannot be indexed: pgvector''s HNSW takes 1 to 2000', dims
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Use a smaller model, or one that can be cut to fewer dimensions.';
+    END IF;
+    PERFORM pg_advisory_xact_lock(1668248696, 2);
+    SELECT s.id INTO space FROM cortex.space s
+     WHERE s.model = model AND s.revision = revision AND s.digest = digest AND s.dims = dims
+       AND s.normalised = normalised AND s.prefix = prefix;
+    IF FOUND THEN
+        RETURN space;
+    END IF;
+    INSERT INTO cortex.space (model, revision, digest, dims, normalised, prefix)
+    VALUES (model, revision, digest, dims, normalised, prefix) RETURNING id INTO space;
+    SELECT n.nspname INTO vector_schema
+      FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector';
+    EXECUTE format($ddl$
+        CREATE TABLE cortex.%1$I (
+            item_id bigint NOT NULL,
+            version_id bigint NOT NULL,
+            added_by bigint NOT NULL,
+            namespace_id integer NOT NULL,
+            target "char" NOT NULL,
+            embedding %2$I.vector(%3$s) NOT NULL,
+            CONSTRAINT %4$I PRIMARY KEY (item_id),
+            CONSTRAINT %5$I CHECK (target IN ('k', 'c'))
+        )$ddl$, 'emb_' || space, vector_schema, dims, format('emb_%s_pkey', space), format('emb_%s_target_check', space));
+    EXECUTE format('CREATE INDEX %I ON cortex.%I (namespace_id, target)', format('emb_%s_scope_idx', space), 'emb_' || space);
+    FOR kind IN SELECT * FROM (VALUES ('k', 'chunk'), ('c', 'claim')) k (letter, name) LOOP
+        -- pgvector below 0.8.4 has faults in parallel HNSW builds; one process is enough for an empty table.
+        EXECUTE format('CREATE INDEX %I ON cortex.%I USING hnsw (embedding %I.vector_cosine_ops) WHERE target = %L',
+                       format('emb_%s_%s_hnsw', space, kind.name), 'emb_' || space, vector_schema, kind.letter);
+    END LOOP;
+    RETURN space;
+END
+$$;
+
+-- Makes `space` the one that reads of a namespace use, and queues the vectors it lacks. The switch is one row:
+-- readers see the old space or the new one.
+CREATE FUNCTION cortex_space_use(namespace text, space integer) RETURNS jsonb
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    ns constant integer := cortex._namespace_must(namespace);
+    previous integer;
+    queued bigint;
+BEGIN
+    PERFORM FROM cortex.space s WHERE s.id = space;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no embedding space %', space USING ERRCODE = 'undefined_object',
+            HINT = 'cortex_space_register makes one.';
+    END IF;
+    SELECT n.space_id INTO previous FROM cortex.namespace n WHERE n.id = ns FOR UPDATE;
+    IF previous IS NOT DISTINCT FROM space THEN
+        RETURN jsonb_build_object('space', space, 'previous', previous, 'already', true, 'queued', 0);
+    END IF;
+    UPDATE cortex.namespace n SET space_id = space WHERE n.id = ns;
+    EXECUTE format($q$
+        WITH missing AS (
+            SELECT i.id, (row_number() OVER (ORDER BY i.id) - 1) / 2000 AS slice
+              FROM (SELECT id FROM cortex.chunk WHERE namespace_id = $1
+                    UNION ALL SELECT id FROM cortex.claim WHERE namespace_id = $1) i
+             WHERE NOT EXISTS (SELECT FROM cortex.%I e WHERE e.item_id = i.id)
+        ), made AS (
+            INSERT INTO cortex.job (namespace_id, kind, payload, total)
+            SELECT $1, 'embed', jsonb_build_object('space', $2, 'from', min(id), 'to', max(id)), count(*)
+              FROM missing GROUP BY slice
+            RETURNING total
+        )
+        SELECT coalesce(sum(total), 0) FROM made$q$, 'emb_' || space) INTO queued USING ns, space;
+    RETURN jsonb_build_object('space', space, 'previous', previous, 'already', false, 'queued', queued);
+END
+$$;
+
+-- The next texts of an embed job: items of current versions without a vector, each with its title for context.
+-- None left: the job is done with the next commit.
+CREATE FUNCTION cortex_embed_take(job_id bigint, worker text, batch integer DEFAULT 256)
+    RETURNS TABLE (item_id bigint, body text)
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    held cortex.job := cortex._job_held(job_id, worker);
+BEGIN
+    IF batch IS NULL OR batch NOT BETWEEN 1 AND 4096 THEN
+        RAISE EXCEPTION 'a batch of % is outside 1 to 4096', batch USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF held.kind <> 'embed' THEN
+        RAISE EXCEPTION 'job % is of kind %, not embed', job_id, held.kind USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN QUERY EXECUTE format($q$
+        SELECT i.id, cortex._embedding_text(d.title, i.body)
+          FROM (SELECT c.id, c.body, c.version_id FROM cortex.chunk c WHERE c.namespace_id = $1 AND c.id BETWEEN $2 AND $3
+                UNION ALL
+                SELECT c.id, c.body, c.version_ids[1] FROM cortex.claim c WHERE c.namespace_id = $1 AND c.id BETWEEN $2 AND $3) i
+          JOIN cortex.source_version v ON v.id = i.version_id AND v.closed_by IS NULL
+          JOIN cortex.document d ON d.version_id = i.version_id
+         WHERE NOT EXISTS (SELECT FROM cortex.%I e WHERE e.item_id = i.id)
+         ORDER BY i.id LIMIT $4$q$, 'emb_' || (held.payload ->> 'space')::integer)
+        USING held.namespace_id, (held.payload ->> 'from')::bigint, (held.payload ->> 'to')::bigint, batch;
+END
+$$;
+
+-- Stores vectors of an embed job; with empty arrays, ends it. An item of a version closed meanwhile is skipped.
+CREATE FUNCTION cortex_embed_commit(job_id bigint, worker text, item_ids bigint[], embeddings vector[]) RETURNS jsonb
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    held cortex.job := cortex._job_held(job_id, worker);
+    space cortex.space;
+    stored bigint := 0;
+    given constant integer := coalesce(cardinality(item_ids), 0);
+BEGIN
+    IF held.kind <> 'embed' THEN
+        RAISE EXCEPTION 'job % is of kind %, not embed', job_id, held.kind USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT * INTO space FROM cortex.space s WHERE s.id = (held.payload ->> 'space')::integer;
+    IF given <> coalesce(cardinality(embeddings), 0) THEN
+        RAISE EXCEPTION '% items and % embeddings', given, coalesce(cardinality(embeddings), 0)
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF given = 0 THEN
+        DELETE FROM cortex.job j WHERE j.id = held.id;
+        RETURN jsonb_build_object('stored', 0, 'skipped', 0, 'done', true);
+    END IF;
+    EXECUTE format($q$
+        WITH given AS (
+            SELECT u.item_id, u.embedding FROM unnest($1, $2) AS u (item_id, embedding)
+        ), item AS (
+            SELECT c.id, 'k'::"char" AS target, c.version_id FROM cortex.chunk c JOIN given g ON g.item_id = c.id
+             WHERE c.namespace_id = $3 AND c.id BETWEEN $4 AND $5
+            UNION ALL
+            SELECT c.id, 'c', c.version_ids[1] FROM cortex.claim c JOIN given g ON g.item_id = c.id
+             WHERE c.namespace_id = $3 AND c.id BETWEEN $4 AND $5
+        ), made AS (
+            INSERT INTO cortex.%1$I (item_id, version_id, added_by, namespace_id, target, embedding)
+            SELECT item.id, item.version_id, (SELECT cortex._change_id($3)), $3, item.target,
+                   CASE WHEN cortex._vector_fits(given.embedding, $6, item.id) THEN given.embedding END
+              FROM item JOIN given ON given.item_id = item.id
+              JOIN cortex.source_version v ON v.id = item.version_id AND v.closed_by IS NULL
+            ON CONFLICT ON CONSTRAINT %2$I DO NOTHING
+            RETURNING item_id
+        )
+        SELECT count(*) FROM made$q$, 'emb_' || space.id, format('emb_%s_pkey', space.id))
+        INTO stored
+        USING item_ids, embeddings, held.namespace_id, (held.payload ->> 'from')::bigint, (held.payload ->> 'to')::bigint, space.dims;
+    UPDATE cortex.job j SET progress = j.progress + given, lease_until = greatest(j.lease_until, clock_timestamp() + interval '60 seconds')
+     WHERE j.id = held.id;
+    RETURN jsonb_build_object('stored', stored, 'skipped', given - stored, 'done', false);
+END
+$$;
