@@ -80,6 +80,8 @@ impl Stored {
 pub struct Column {
     /// As in the catalog, unquoted.
     pub name: String,
+    /// Its number in the table it was looked up in.
+    pub number: i16,
     /// Its type, domains resolved.
     pub base: pg_sys::Oid,
 }
@@ -90,17 +92,14 @@ impl Column {
         let missing = || Fault::state(format!("the bound column \"{name}\" is gone"));
         let c_name = CString::new(name).map_err(|_| missing())?;
         // SAFETY: system cache look-ups with a string that outlives them.
-        let base = unsafe {
+        unsafe {
             let number = pg_sys::get_attnum(relation, c_name.as_ptr());
             if number <= 0 {
                 return Err(missing());
             }
-            pg_sys::getBaseType(pg_sys::get_atttype(relation, number))
-        };
-        Ok(Column {
-            name: name.into(),
-            base,
-        })
+            let base = pg_sys::getBaseType(pg_sys::get_atttype(relation, number));
+            Ok(Column { name: name.into(), number, base })
+        }
     }
 
     /// SQL for the text of `value`, an expression of this column's type. Never a cast of a type whose owner

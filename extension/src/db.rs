@@ -14,6 +14,7 @@ use pgrx::datum::{DatumWithOid, FromDatum};
 use pgrx::pg_sys;
 
 use crate::error::Fault;
+use crate::keys::Keys;
 use crate::rights;
 
 /// One row of a result, valid while the statement's memory lives.
@@ -199,34 +200,37 @@ fn connected<R>(
 pub struct Kept {
     plan: pg_sys::SPIPlanPtr,
     arguments: usize,
-    rows: Rows,
+    access: Access,
 }
 
-/// How many rows a statement is for.
+/// How a statement gets at its rows. We know how many there are, the planner of a kept plan does not.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Rows {
-    /// A few, looked up by index whatever the statistics say: the plan is kept while tables grow, and a scan
-    /// of a whole table would make every other SERIALIZABLE transaction a suspect.
-    Few,
-    /// Any number; the plan is the planner's and is not kept.
-    Many,
+pub enum Access {
+    /// By index, whatever the statistics say: right for any number of rows that is small beside the tables. A plan
+    /// made so stays good while tables grow, and no scan of a whole table makes every other SERIALIZABLE
+    /// transaction a suspect.
+    Index,
+    /// By scans and hashes: for a good part of the table.
+    Scan,
+    /// As the planner thinks best.
+    Planned,
 }
 
 /// Settings in force while the statement is planned and run; dropping the value puts them back.
 struct Planner {
-    nest: Option<i32>,
+    nest: i32,
 }
 
 impl Planner {
-    fn pin(rows: Rows) -> Result<Self, Fault> {
-        if rows == Rows::Many {
-            return Ok(Planner { nest: None });
-        }
+    fn pin(access: Access) -> Result<Self, Fault> {
         // SAFETY: the server's own way to set parameters for a while.
-        let planner = Planner {
-            nest: Some(unsafe { pg_sys::NewGUCNestLevel() }),
+        let planner = Planner { nest: unsafe { pg_sys::NewGUCNestLevel() } };
+        let off: &[&str] = match access {
+            Access::Index => &["enable_seqscan", "enable_hashjoin", "enable_mergejoin"],
+            Access::Scan => &["enable_nestloop"],
+            Access::Planned => &[],
         };
-        for name in ["enable_seqscan", "enable_hashjoin", "enable_mergejoin"] {
+        for name in off {
             rights::set_local(name, "off")?;
         }
         Ok(planner)
@@ -235,22 +239,20 @@ impl Planner {
 
 impl Drop for Planner {
     fn drop(&mut self) {
-        if let Some(nest) = self.nest
-            && !std::thread::panicking()
-        {
+        if !std::thread::panicking() {
             // SAFETY: undoes exactly what `pin` did; after a panic the abort does.
-            unsafe { pg_sys::AtEOXact_GUC(false, nest) }
+            unsafe { pg_sys::AtEOXact_GUC(false, self.nest) }
         }
     }
 }
 
 impl Kept {
-    /// Parses `sql`. `trigger` makes the transition tables of a trigger's call visible under their names.
+    /// Parses `sql`. `keys` says what [`crate::keys::NAME`] is in it.
     pub fn prepare(
         sql: &str,
         types: &[pg_sys::Oid],
-        rows: Rows,
-        trigger: Option<&pg_sys::TriggerData>,
+        access: Access,
+        keys: Option<&Keys>,
     ) -> Result<Self, Fault> {
         let sql = CString::new(sql)
             .map_err(|_| Fault::internal("a statement holds a NUL byte".into()))?;
@@ -258,7 +260,7 @@ impl Kept {
         // SAFETY: the strings and arrays outlive the calls; SPI_keepplan moves the plan out of the
         // connection's memory.
         unsafe {
-            connect(trigger)?;
+            connect(keys)?;
             let plan = pg_sys::SPI_prepare_cursor(
                 sql.as_ptr(),
                 types.len() as i32,
@@ -279,7 +281,7 @@ impl Kept {
             Ok(Kept {
                 plan,
                 arguments: types.len(),
-                rows,
+                access,
             })
         }
     }
@@ -289,7 +291,7 @@ impl Kept {
     pub fn write<T>(
         &self,
         arguments: &[Option<pg_sys::Datum>],
-        trigger: Option<&pg_sys::TriggerData>,
+        keys: Option<&Keys>,
         each: impl FnMut(&Row) -> Result<T, Fault>,
     ) -> Result<Vec<T>, Fault> {
         if arguments.len() != self.arguments {
@@ -307,10 +309,10 @@ impl Kept {
             .iter()
             .map(|a| if a.is_some() { b' ' } else { b'n' } as c_char)
             .collect();
-        let _planner = Planner::pin(self.rows)?;
+        let _planner = Planner::pin(self.access)?;
         // SAFETY: as in `connected`; the plan lives as long as `self`.
         unsafe {
-            connect(trigger)?;
+            connect(keys)?;
             let code = pg_sys::SPI_execute_snapshot(
                 self.plan,
                 datums.as_mut_ptr(),
@@ -357,7 +359,7 @@ pub fn kept(
     if let Some(kept) = slot.with(|slot| slot.get().cloned()) {
         return Ok(kept);
     }
-    let made = Rc::new(Kept::prepare(sql, types, Rows::Few, None)?);
+    let made = Rc::new(Kept::prepare(sql, types, Access::Index, None)?);
     Ok(slot.with(|slot| slot.get_or_init(|| made).clone()))
 }
 
@@ -385,21 +387,19 @@ fn latest() -> pg_sys::Snapshot {
 }
 
 /// # Safety
-/// Must be paired with SPI_finish on every path that returns.
-unsafe fn connect(trigger: Option<&pg_sys::TriggerData>) -> Result<(), Fault> {
-    // SAFETY: registering reads the trigger's data, which outlives the trigger's call.
+/// Must be paired with SPI_finish on every path that returns, while `keys` lives.
+unsafe fn connect(keys: Option<&Keys>) -> Result<(), Fault> {
+    // SAFETY: an SPI connection is open where the keys are registered.
     unsafe {
         if pg_sys::SPI_connect() != pg_sys::SPI_OK_CONNECT as i32 {
             return Err(Fault::internal("SPI_connect failed".into()));
         }
         pg_sys::SPI_tuptable = std::ptr::null_mut();
-        if let Some(data) = trigger
-            && pg_sys::SPI_register_trigger_data(std::ptr::from_ref(data).cast_mut()) < 0
+        if let Some(keys) = keys
+            && let Err(fault) = keys.register()
         {
             pg_sys::SPI_finish();
-            return Err(Fault::internal(
-                "SPI did not take the transition tables".into(),
-            ));
+            return Err(fault);
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use crate::db::{self, Kept, Rows};
+use crate::db::{self, Access, Kept};
 use crate::error::Fault;
 use crate::sources::change_id;
 
@@ -20,7 +20,7 @@ pub fn open_fault(binding_id: i32, message: &str) -> Result<Option<String>, Faul
                                           AND h.reason = 'fault' AND h.released_by IS NULL) \
          RETURNING (SELECT b.name FROM cortex.binding b WHERE b.id = $1)",
         &[pg_sys::INT4OID, pg_sys::TEXTOID],
-        Rows::Few,
+        Access::Index,
         None,
     )?;
     insert.write_one(&[binding_id.into_datum(), message.into_datum()], |row| {

@@ -8,6 +8,7 @@ mod db;
 mod ddl;
 mod error;
 mod hold;
+mod keys;
 mod load;
 mod put;
 mod read;

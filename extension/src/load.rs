@@ -6,7 +6,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 use crate::binding::{Binding, Stored};
-use crate::db::{self, Kept, Rows};
+use crate::db::{self, Access, Kept};
 use crate::error::Fault;
 use crate::rights::{Owner, Rendering};
 use crate::touch::{self, Origin};
@@ -66,7 +66,7 @@ pub fn batch(binding_id: i32, after: Option<&[String]>, limit: i32) -> Result<Ba
     let locked = lock(&binding, &page)?;
     if !locked.is_empty() {
         let sql = touch::statement(&binding, Origin::Keys(&binding.keys(&locked)?));
-        Kept::prepare(&sql, &[], Rows::Many, None)?.write(&[], None, |_| Ok(()))?;
+        Kept::prepare(&sql, &[], Access::Index, None)?.write(&[], None, |_| Ok(()))?;
     }
     Ok(Batch {
         rows: page.len() as i32,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::bind::{lock, wiring};
 use crate::binding::{Binding, Stored, qualified};
-use crate::db::{self, Kept, Rows};
+use crate::db::{self, Access, Kept};
 use crate::ddl::{Wired, quietly};
 use crate::error::Fault;
 use crate::hold;
@@ -21,7 +21,7 @@ pub fn now(binding_id: i32) -> Result<Value, Fault> {
     let stored = ready(binding_id)?;
     let (namespace_id, name) = (stored.namespace_id, stored.name.clone());
     let sql = touch::statement(&Binding::resolve(stored)?, Origin::Everything);
-    let (opened, closed) = Kept::prepare(&sql, &[], Rows::Many, None)?
+    let (opened, closed) = Kept::prepare(&sql, &[], Access::Planned, None)?
         .write(&[], None, |row| {
             Ok((row.must::<i64>(1)?, row.must::<i64>(2)?))
         })?

@@ -8,10 +8,6 @@ use crate::binding::{Binding, identifier};
 
 /// Where the touched keys come from.
 pub enum Origin<'a> {
-    /// Transition tables of a statement: their names and the columns that hold the key there.
-    Transition(&'a [&'a str]),
-    /// Parameters of the statement, one group for each of so many keys.
-    Parameters(usize),
     /// A FROM item with columns `k1`, `k2` ... of the key's types.
     Keys(&'a str),
     /// Every row of the table and every source of the binding.
@@ -35,16 +31,15 @@ pub fn statement(binding: &Binding, origin: Origin) -> String {
         .map(|(column, alias)| column.text(&format!("d.{alias}")))
         .collect();
     format!(
-        "WITH state AS ({state}), \
-         differing AS MATERIALIZED ( \
-             SELECT {keys}, artifact, version_id, hash_key, new_hash, source_id IS NULL AS unknown, \
+        "WITH differing AS MATERIALIZED ( \
+             SELECT {keys}, artifact, version_place, hash_key, new_hash, source_id IS NULL AS unknown, \
                     CASE WHEN source_id IS NULL THEN pg_catalog.nextval('cortex.source_id_seq') \
                          ELSE source_id END AS source_id \
-               FROM (SELECT state.*, CASE WHEN present THEN {hash} END AS new_hash FROM state OFFSET 0) s \
+               FROM (SELECT state.*, CASE WHEN present THEN {hash} END AS new_hash FROM ({state}) state OFFSET 0) s \
               WHERE new_hash IS DISTINCT FROM old_hash), \
          closed AS ( \
              UPDATE cortex.source_version v SET closed_by = (SELECT cortex._change_id({namespace})) \
-               FROM differing d WHERE v.id = d.version_id AND v.closed_by IS NULL RETURNING 1), \
+               FROM differing d WHERE v.ctid = d.version_place AND v.closed_by IS NULL RETURNING 1), \
          made AS ( \
              INSERT INTO cortex.source (id, namespace_id, artifact_id, binding_id, key, hash_key) \
              SELECT d.source_id, {namespace}, d.artifact, {id}, ARRAY[{key_texts}], d.hash_key \
@@ -103,7 +98,7 @@ fn state(binding: &Binding, origin: Origin, aliases: &[String]) -> String {
             .map(|n| format!("r.v{n}"))
             .collect();
         format!(
-            "{keys}, {artifact} AS artifact, r.present, {values}, s.id AS source_id, v.id AS version_id, \
+            "{keys}, {artifact} AS artifact, r.present, {values}, s.id AS source_id, v.ctid AS version_place, \
              v.content_hash AS old_hash, \
              CASE WHEN s.id IS NULL AND r.present THEN cortex._random_key() ELSE s.hash_key END AS hash_key",
             values = values.join(", "),
@@ -134,37 +129,12 @@ fn state(binding: &Binding, origin: Origin, aliases: &[String]) -> String {
                 columns = columns(&of("r"), "s.artifact_id"),
             );
         }
-        Origin::Transition(tables) => {
-            let keys = binding
-                .key
-                .iter()
-                .zip(aliases)
-                .map(|(column, alias)| format!("{} AS {alias}", identifier(&column.name)));
-            let keys = keys.collect::<Vec<_>>().join(", ");
-            let selects: Vec<String> = tables
-                .iter()
-                .map(|table| format!("SELECT {keys} FROM {table}"))
-                .collect();
-            format!("({})", selects.join(" UNION ALL "))
-        }
-        Origin::Parameters(groups) => {
-            let width = aliases.len();
-            let group = |g: usize| {
-                (1..=width)
-                    .map(|n| format!("${}", g * width + n))
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            };
-            let rows: Vec<String> = (0..groups).map(|g| format!("({})", group(g))).collect();
-            format!("(VALUES {})", rows.join(", "))
-        }
-        Origin::Keys(from) => format!("(SELECT * FROM {from})"),
+        Origin::Keys(from) => distinct(binding, from, aliases),
     };
     format!(
         "SELECT {columns} FROM ({touched}) t LEFT JOIN ({live}) r ON {same_row} \
          LEFT JOIN cortex.source s ON s.namespace_id = {namespace} AND s.artifact_id = t.artifact {versions}",
         columns = columns(&of("t"), "t.artifact"),
-        touched = distinct(binding, &touched, aliases),
         same_row = same_row(binding, aliases),
     )
 }

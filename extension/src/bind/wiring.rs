@@ -8,7 +8,6 @@ use pgrx::pg_sys;
 use crate::binding::{identifier, qualified};
 use crate::db;
 use crate::error::Fault;
-use crate::trigger::{NEW, OLD};
 
 /// A trigger that a level of the table must have.
 struct Wire {
@@ -24,8 +23,8 @@ struct Wire {
 }
 
 fn wires() -> [Wire; 5] {
-    let statement = |tables: String| format!("REFERENCING {tables} FOR EACH STATEMENT");
-    let (old, new) = (format!("OLD TABLE AS {OLD}"), format!("NEW TABLE AS {NEW}"));
+    let statement = |tables: &str| format!("REFERENCING {tables} FOR EACH STATEMENT");
+    let (old, new) = ("OLD TABLE AS cortex_old", "NEW TABLE AS cortex_new");
     let wire = |suffix, event, scope, enabled| Wire {
         suffix,
         event,
@@ -34,8 +33,8 @@ fn wires() -> [Wire; 5] {
         root_only: enabled == "R",
     };
     [
-        wire("insert", "INSERT", statement(new.clone()), "O"),
-        wire("update", "UPDATE", statement(format!("{old} {new}")), "O"),
+        wire("insert", "INSERT", statement(new), "O"),
+        wire("update", "UPDATE", statement(&format!("{old} {new}")), "O"),
         wire("delete", "DELETE", statement(old), "O"),
         wire("truncate", "TRUNCATE", "FOR EACH STATEMENT".into(), "A"),
         wire(
