@@ -14,12 +14,27 @@ pub struct Fault {
 
 impl Fault {
     fn new(code: PgSqlErrorCode, message: String) -> Self {
-        Fault { code, message, detail: None, hint: None }
+        Fault {
+            code,
+            message,
+            detail: None,
+            hint: None,
+        }
     }
 
     /// An error of the server or a panic, as it was caught.
-    pub fn caught(code: PgSqlErrorCode, message: String, detail: Option<String>, hint: Option<String>) -> Self {
-        Fault { code, message, detail, hint }
+    pub fn caught(
+        code: PgSqlErrorCode,
+        message: String,
+        detail: Option<String>,
+        hint: Option<String>,
+    ) -> Self {
+        Fault {
+            code,
+            message,
+            detail,
+            hint,
+        }
     }
 
     /// 22023: an argument that no state of the database could make right.
@@ -29,7 +44,10 @@ impl Fault {
 
     /// 55000: right in itself, but not in the present state.
     pub fn state(message: String) -> Self {
-        Self::new(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+        Self::new(
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            message,
+        )
     }
 
     /// 42704: something named that does not exist (or that the caller may not know of).

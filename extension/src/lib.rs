@@ -8,6 +8,7 @@ mod db;
 mod ddl;
 mod error;
 mod hold;
+mod keys;
 mod load;
 mod put;
 mod read;
@@ -48,7 +49,13 @@ pgrx::extension_sql_file!(
 pgrx::extension_sql_file!(
     "../../sql/30_ddl.sql",
     name = "ddl",
-    requires = ["bind", ddl::ddl_begins, ddl::ddl_ended, ddl::ddl_rewrites, ddl::ddl_dropped]
+    requires = [
+        "bind",
+        ddl::ddl_begins,
+        ddl::ddl_ended,
+        ddl::ddl_rewrites,
+        ddl::ddl_dropped
+    ]
 );
 
 pgrx::extension_sql_file!(

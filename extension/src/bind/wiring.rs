@@ -8,7 +8,6 @@ use pgrx::pg_sys;
 use crate::binding::{identifier, qualified};
 use crate::db;
 use crate::error::Fault;
-use crate::trigger::{NEW, OLD};
 
 /// A trigger that a level of the table must have.
 struct Wire {
@@ -24,15 +23,26 @@ struct Wire {
 }
 
 fn wires() -> [Wire; 5] {
-    let statement = |tables: String| format!("REFERENCING {tables} FOR EACH STATEMENT");
-    let (old, new) = (format!("OLD TABLE AS {OLD}"), format!("NEW TABLE AS {NEW}"));
-    let wire = |suffix, event, scope, enabled| Wire { suffix, event, scope, enabled, root_only: enabled == "R" };
+    let statement = |tables: &str| format!("REFERENCING {tables} FOR EACH STATEMENT");
+    let (old, new) = ("OLD TABLE AS cortex_old", "NEW TABLE AS cortex_new");
+    let wire = |suffix, event, scope, enabled| Wire {
+        suffix,
+        event,
+        scope,
+        enabled,
+        root_only: enabled == "R",
+    };
     [
-        wire("insert", "INSERT", statement(new.clone()), "O"),
-        wire("update", "UPDATE", statement(format!("{old} {new}")), "O"),
+        wire("insert", "INSERT", statement(new), "O"),
+        wire("update", "UPDATE", statement(&format!("{old} {new}")), "O"),
         wire("delete", "DELETE", statement(old), "O"),
         wire("truncate", "TRUNCATE", "FOR EACH STATEMENT".into(), "A"),
-        wire("replica", "INSERT OR UPDATE OR DELETE", "FOR EACH ROW".into(), "R"),
+        wire(
+            "replica",
+            "INSERT OR UPDATE OR DELETE",
+            "FOR EACH ROW".into(),
+            "R",
+        ),
     ]
 }
 
@@ -54,13 +64,23 @@ pub fn install(binding_id: i32, root: pg_sys::Oid) -> Result<Vec<pg_sys::Oid>, F
 }
 
 /// [`install`] on some levels.
-pub fn install_on(binding_id: i32, root: pg_sys::Oid, members: &[pg_sys::Oid]) -> Result<(), Fault> {
+pub fn install_on(
+    binding_id: i32,
+    root: pg_sys::Oid,
+    members: &[pg_sys::Oid],
+) -> Result<(), Fault> {
     for &member in members {
         let table = qualified(member)?;
         let present = present(binding_id, member)?;
-        for wire in wires().iter().filter(|wire| member == root || !wire.root_only) {
+        for wire in wires()
+            .iter()
+            .filter(|wire| member == root || !wire.root_only)
+        {
             let name = name(binding_id, wire.suffix);
-            let state = present.iter().find(|(present, _)| *present == name).map(|(_, state)| state.as_str());
+            let state = present
+                .iter()
+                .find(|(present, _)| *present == name)
+                .map(|(_, state)| state.as_str());
             if state.is_none() {
                 db::execute(
                     &format!(
@@ -79,7 +99,13 @@ pub fn install_on(binding_id: i32, root: pg_sys::Oid, members: &[pg_sys::Oid]) -
                     "R" => ("", "ENABLE REPLICA"),
                     _ => ("ONLY ", "ENABLE"),
                 };
-                db::execute(&format!("ALTER TABLE {only}{table} {enable} TRIGGER {}", identifier(&name)), &[])?;
+                db::execute(
+                    &format!(
+                        "ALTER TABLE {only}{table} {enable} TRIGGER {}",
+                        identifier(&name)
+                    ),
+                    &[],
+                )?;
             }
         }
     }
@@ -90,7 +116,14 @@ pub fn install_on(binding_id: i32, root: pg_sys::Oid, members: &[pg_sys::Oid]) -
 pub fn remove(binding_id: i32, members: &[pg_sys::Oid]) -> Result<(), Fault> {
     for &member in members {
         for (name, _) in present(binding_id, member)? {
-            db::execute(&format!("DROP TRIGGER {} ON {}", identifier(&name), qualified(member)?), &[])?;
+            db::execute(
+                &format!(
+                    "DROP TRIGGER {} ON {}",
+                    identifier(&name),
+                    qualified(member)?
+                ),
+                &[],
+            )?;
         }
     }
     Ok(())
@@ -108,17 +141,27 @@ pub fn wired(binding_id: i32) -> Result<Vec<pg_sys::Oid>, Fault> {
 }
 
 /// The first trigger of the binding that is missing or has a wrong state on one of these levels.
-pub fn flaw(binding_id: i32, members: &[pg_sys::Oid], root: pg_sys::Oid) -> Result<Option<String>, Fault> {
+pub fn flaw(
+    binding_id: i32,
+    members: &[pg_sys::Oid],
+    root: pg_sys::Oid,
+) -> Result<Option<String>, Fault> {
     for &member in members {
         let present = present(binding_id, member)?;
-        for wire in wires().iter().filter(|wire| member == root || !wire.root_only) {
+        for wire in wires()
+            .iter()
+            .filter(|wire| member == root || !wire.root_only)
+        {
             let name = name(binding_id, wire.suffix);
             let why = match present.iter().find(|(present, _)| *present == name) {
                 None => "is missing",
                 Some((_, state)) if state != wire.enabled => "was disabled or enabled otherwise",
                 Some(_) => continue,
             };
-            return Ok(Some(format!("trigger \"{name}\" on {} {why}", qualified(member)?)));
+            return Ok(Some(format!(
+                "trigger \"{name}\" on {} {why}",
+                qualified(member)?
+            )));
         }
     }
     Ok(None)
@@ -126,7 +169,11 @@ pub fn flaw(binding_id: i32, members: &[pg_sys::Oid], root: pg_sys::Oid) -> Resu
 
 /// Names of the triggers on one level, for the preview: event and scope.
 pub fn described(root: bool) -> Vec<String> {
-    wires().iter().filter(|wire| root || !wire.root_only).map(|wire| format!("AFTER {} {}", wire.event, wire.scope)).collect()
+    wires()
+        .iter()
+        .filter(|wire| root || !wire.root_only)
+        .map(|wire| format!("AFTER {} {}", wire.event, wire.scope))
+        .collect()
 }
 
 fn present(binding_id: i32, table: pg_sys::Oid) -> Result<Vec<(String, String)>, Fault> {
@@ -140,7 +187,10 @@ fn present(binding_id: i32, table: pg_sys::Oid) -> Result<Vec<(String, String)>,
 }
 
 fn names(binding_id: i32) -> Vec<String> {
-    wires().iter().map(|wire| name(binding_id, wire.suffix)).collect()
+    wires()
+        .iter()
+        .map(|wire| name(binding_id, wire.suffix))
+        .collect()
 }
 
 fn name(binding_id: i32, suffix: &str) -> String {
