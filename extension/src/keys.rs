@@ -65,7 +65,8 @@ impl Keys {
     fn push(&mut self, image: &Image, columns: &[Attribute]) {
         let (values, nulls): (Vec<_>, Vec<_>) = columns.iter().map(|column| image.get(column.number)).unzip();
         // SAFETY: values of the store's types, in its order.
-        unsafe { pg_sys::tuplestore_putvalues(self.store, self.relation.md.tupdesc, values.as_ptr(), nulls.as_ptr()) }
+        // The server reads the arrays; before PostgreSQL 17 its declaration does not say const.
+        unsafe { pg_sys::tuplestore_putvalues(self.store, self.relation.md.tupdesc, values.as_ptr().cast_mut(), nulls.as_ptr().cast_mut()) }
         self.count += 1;
         self.relation.md.enrtuples = self.count as f64;
     }
