@@ -140,7 +140,8 @@ impl Database {
 }
 
 /// The value of `CORTEX_TEST_PG_<what>`, or of the variant for a version of the server.
-fn setting(what: &str) -> String {
+/// See [`Database`].
+pub fn setting(what: &str) -> String {
     ["PG", "PG18", "PG16"]
         .iter()
         .find_map(|server| env::var(format!("CORTEX_TEST_{server}_{what}")).ok())

@@ -156,20 +156,26 @@ fn stored_evidence_cannot_be_changed_unseen() {
 fn the_index_and_the_history_cannot_be_changed_unseen() {
     let (_database, mut client) = Database::with_cortex();
     let trace = asked(&mut client);
-    let hit = "target = 'k' AND term IN ('valv', 'pressur', 'valve', 'pressure')";
+    let hit = "chunk_hits IS NOT NULL AND term IN ('valv', 'pressur', 'valve', 'pressure')";
     assert!(one::<i64>(&mut client, &format!("SELECT count(*) FROM cortex.posting WHERE {hit}")) >= 6);
-    caught(&mut client, trace, &format!("UPDATE cortex.posting SET tf = tf + 1 WHERE {hit} AND version_id = 1"), REPLAY);
-    caught(&mut client, trace, &format!("UPDATE cortex.posting SET length = length + 40 WHERE {hit} AND version_id = 3"), REPLAY);
-    caught(&mut client, trace, &format!("DELETE FROM cortex.posting WHERE {hit} AND version_id = 2"), REPLAY);
-    caught(&mut client, trace, &format!("UPDATE cortex.posting SET term = term || 'x' WHERE {hit} AND version_id = 1"), REPLAY);
-    caught(&mut client, trace, &format!("UPDATE cortex.posting SET target = 'c' WHERE {hit} AND version_id = 1"), REPLAY);
-    caught(
-        &mut client,
-        trace,
-        &format!("INSERT INTO cortex.posting SELECT (SELECT id FROM cortex.chunk WHERE version_id = 4), 4, added_by, namespace_id, length, tf, target, term \
-                    FROM cortex.posting WHERE {hit} AND version_id = 1 LIMIT 1"),
-        REPLAY,
-    );
+    // Packed hits: distance of the item, frequency, length.
+    for (byte, version) in [(0, 1), (1, 1), (2, 3)] {
+        let flip = format!("chunk_hits = set_byte(chunk_hits, {byte}, get_byte(chunk_hits, {byte}) # 1)");
+        caught(&mut client, trace, &format!("UPDATE cortex.posting SET {flip} WHERE {hit} AND version_id = {version}"), &[REPLAY[0], ("replay", "T_FAULT")]);
+    }
+    for tampering in [
+        "UPDATE cortex.posting SET chunk_hits = chunk_hits || '\x010101' WHERE version_id = 1 AND",
+        "UPDATE cortex.posting SET chunk_hits = NULL WHERE version_id = 1 AND claim_hits IS NOT NULL AND",
+        "UPDATE cortex.posting SET chunk_hits = claim_hits WHERE version_id = 1 AND",
+        "UPDATE cortex.posting SET base_item = base_item + 1 WHERE version_id = 1 AND",
+        "UPDATE cortex.posting SET namespace_id = 4711 WHERE version_id = 1 AND",
+        "UPDATE cortex.posting SET term = term || 'x' WHERE version_id = 1 AND",
+        "DELETE FROM cortex.posting WHERE version_id = 2 AND",
+        "INSERT INTO cortex.posting (version_id, added_by, namespace_id, base_item, term, chunk_hits, claim_hits) SELECT version_id, added_by, namespace_id, base_item + 1, term, chunk_hits, claim_hits \
+           FROM cortex.posting WHERE version_id = 1 AND",
+    ] {
+        caught(&mut client, trace, &format!("{tampering} {hit}"), &[REPLAY[0], ("replay", "T_FAULT")]);
+    }
     // A version made to begin later, or to have ended earlier, than it did.
     caught(&mut client, trace, "UPDATE cortex.posting SET added_by = 4711 WHERE version_id = 1", REPLAY);
     caught(&mut client, trace, "UPDATE cortex.source_version SET closed_by = opened_by WHERE id = 1", REPLAY);
@@ -186,11 +192,13 @@ fn the_index_and_the_history_cannot_be_changed_unseen() {
     for tampering in [
         "UPDATE cortex.source_version SET content_hash = '\\x00' WHERE id = 1",
         "UPDATE cortex.chunk SET start_byte = 2147483646, end_byte = 2147483647 WHERE version_id = 1",
-        "UPDATE cortex.posting SET tf = -5, length = -7 WHERE version_id = 1",
-        "UPDATE cortex.posting SET tf = 2147483647, length = 2147483647 WHERE version_id = 1",
+        "UPDATE cortex.posting SET chunk_hits = '\\xffffffffffffffffffff' WHERE version_id = 1",
+        "UPDATE cortex.posting SET chunk_hits = '\\x00' WHERE version_id = 1",
+        "UPDATE cortex.posting SET chunk_hits = '\\x00ffffffff0fffffffff0f' WHERE version_id = 1",
+        "UPDATE cortex.posting SET base_item = 9223372036854775807 WHERE version_id = 1",
+        "UPDATE cortex.posting SET base_item = -9223372036854775808 WHERE version_id = 1",
         "UPDATE cortex.seal SET chunk_count = 9223372036854775807, chunk_terms = 9223372036854775807",
         "UPDATE cortex.seal SET chunk_count = -1, chunk_terms = -1",
-        "UPDATE cortex.posting SET item_id = 4711 WHERE version_id = 1",
     ] {
         caught(&mut client, trace, tampering, &[("evidence", "T_EVIDENCE"), ("evidence", "T_FAULT"), ("replay", "T_REPLAY"), ("replay", "T_FAULT")]);
     }
