@@ -4,13 +4,14 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use serde_json::{Value, json};
 
-use crate::bind::{lock, wiring};
+use crate::bind::wiring;
 use crate::binding::{Binding, Stored, qualified};
 use crate::db::{self, Access, Kept};
 use crate::ddl::{Wired, quietly};
 use crate::error::Fault;
 use crate::hold;
 use crate::load;
+use crate::lock::{self, Patience};
 use crate::rights::{Owner, Rendering};
 use crate::touch::{self, Origin};
 
@@ -18,7 +19,7 @@ use crate::touch::{self, Origin};
 /// Call it as [`Owner`] in READ COMMITTED.
 pub fn now(binding_id: i32) -> Result<Value, Fault> {
     let _rendering = Rendering::pin()?;
-    let stored = ready(binding_id)?;
+    let stored = ready(binding_id, Patience::Caller)?;
     let (namespace_id, name) = (stored.namespace_id, stored.name.clone());
     let sql = touch::statement(&Binding::resolve(stored)?, Origin::Everything);
     let (opened, closed) = Kept::prepare(&sql, &[], Access::Planned, None)?
@@ -41,9 +42,9 @@ pub fn now(binding_id: i32) -> Result<Value, Fault> {
 
 /// Locks the table, so that every writer so far has ended, and puts columns and triggers right. From the end of
 /// this transaction on, the triggers miss nothing.
-fn ready(binding_id: i32) -> Result<Stored, Fault> {
+fn ready(binding_id: i32, patience: Patience) -> Result<Stored, Fault> {
     let mut binding = wired(binding_id)?;
-    lock(&qualified(binding.stored.relation)?)?;
+    lock::table(&qualified(binding.stored.relation)?, patience)?;
     binding = wired(binding_id)?; // as it is now that nobody can change it
     binding.follow_renames()?;
     let now = binding.compare()?;
@@ -172,7 +173,7 @@ pub fn batch(payload: &Value, limit: i32) -> Result<Step, Fault> {
         return done; // resuming or binding again compares everything
     }
     let Some(hold_id) = payload["hold"].as_i64() else {
-        let stored = ready(binding_id)?;
+        let stored = ready(binding_id, Patience::Worker)?;
         hold::release(
             stored.namespace_id,
             binding_id,
@@ -240,7 +241,7 @@ fn sources(stored: Stored, hold_id: i64, after: i64, limit: i32) -> Result<Step,
     if !gone(&binding, &page)?.is_empty() {
         // A row of the same key that another transaction is inserting would find the version current and keep
         // it; wait for such transactions, then look again.
-        lock(&qualified(binding.stored.relation)?)?;
+        lock::table(&qualified(binding.stored.relation)?, Patience::Worker)?;
         let gone = gone(&binding, &page)?;
         db::execute(
             "UPDATE cortex.source_version SET closed_by = (SELECT cortex._change_id($1)) \
