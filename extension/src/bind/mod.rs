@@ -103,16 +103,6 @@ fn bind(
         .columns()
         .map(|column| column.type_name.clone())
         .collect();
-    let same_key = db::write_one(
-        "SELECT key_columns::pg_catalog.text[] = $2 AND column_types[:pg_catalog.cardinality($2)] = $3 \
-           FROM cortex.binding WHERE id = $1",
-        &[
-            id.into(),
-            list(&choice.key).into(),
-            types[..choice.key.len()].to_vec().into(),
-        ],
-        |row| row.must::<bool>(1),
-    )?;
     db::execute(
         "INSERT INTO cortex.binding (id, namespace_id, name, relation, key_columns, text_columns, title_column, date_column, \
                                      origin, column_relation, column_numbers, column_types, wired) \
@@ -141,9 +131,6 @@ fn bind(
     let kind = match revived {
         None => "load",
         Some(_) => {
-            if same_key == Some(false) {
-                reconcile::close_all(id)?;
-            }
             hold::release(
                 namespace_id,
                 id,
