@@ -35,8 +35,6 @@ pub struct Compared {
     pub choice: Choice,
     /// Whether the type of a bound column has changed.
     pub retyped: bool,
-    /// Whether the type of a key column has changed.
-    pub key_retyped: bool,
 }
 
 impl Wired {
@@ -113,19 +111,9 @@ impl Wired {
             title: stored.title_column.clone(),
             date: stored.date_column.clone(),
         })?;
-        let retyped = |columns: usize| {
-            let now = choice.columns().map(|column| &column.type_name);
-            self.column_types
-                .iter()
-                .zip(now)
-                .take(columns)
-                .any(|(then, now)| then != now)
-        };
-        Ok(Compared {
-            retyped: retyped(usize::MAX),
-            key_retyped: retyped(choice.key.len()),
-            choice,
-        })
+        let types = choice.columns().map(|column| &column.type_name);
+        let retyped = self.column_types.iter().zip(types).any(|(then, now)| then != now);
+        Ok(Compared { retyped, choice })
     }
 
     /// Writes down the table as it is now. `types` too is for who has compared or will compare all rows.
@@ -205,11 +193,7 @@ impl Wired {
             .copied()
             .filter(|member| !members.contains(member))
             .collect();
-        if let Some(flaw) = wiring::flaw(
-            self.stored.id,
-            &known(&members, &self.wired),
-            self.stored.relation,
-        )? {
+        if let Some(flaw) = wiring::flaw(self.stored.id, &known(&members, &self.wired))? {
             self.hold(&flaw)?;
         }
         for &member in members.iter().filter(|member| !self.wired.contains(member)) {
@@ -220,11 +204,7 @@ impl Wired {
                 ))?;
             }
         }
-        wiring::install_on(
-            self.stored.id,
-            self.stored.relation,
-            &unknown(&members, &self.wired),
-        )?;
+        wiring::install_on(self.stored.id, &unknown(&members, &self.wired))?;
         for member in detached {
             if qualified(member).is_ok() {
                 wiring::remove(self.stored.id, &[member])?;
@@ -239,7 +219,7 @@ impl Wired {
     /// The first look at a restored binding whose triggers are all back.
     fn adopt(mut self) -> Result<(), Fault> {
         let members = wiring::tree(self.stored.relation)?;
-        if wiring::flaw(self.stored.id, &members, self.stored.relation)?.is_some() {
+        if wiring::flaw(self.stored.id, &members)?.is_some() {
             return Ok(());
         }
         match self.compare() {
@@ -302,11 +282,17 @@ fn unless_ours(work: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
 }
 
 #[pg_extern(sql = r#"
-CREATE FUNCTION cortex._ddl_begins() RETURNS void
+CREATE FUNCTION cortex._ddl_begins(detaching boolean) RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
 "#)]
-fn ddl_begins() -> Outcome<()> {
+fn ddl_begins(detaching: bool) -> Outcome<()> {
+    const PARTITIONED: &str = "EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = b.relation AND c.relkind = 'p')";
     Ok(unless_ours(|| {
+        if detaching {
+            for binding in Wired::where_(PARTITIONED, &[])? {
+                binding.hold("a partition is being detached")?;
+            }
+        }
         for binding in Wired::where_("b.column_relation <> b.relation::pg_catalog.oid", &[])? {
             binding.adopt()?;
         }
@@ -419,7 +405,7 @@ fn ddl_dropped(
             for binding in Wired::where_("b.column_relation = b.relation::pg_catalog.oid", &[])? {
                 let members = known(&wiring::tree(binding.stored.relation)?, &binding.wired);
                 if let Some(flaw) =
-                    wiring::flaw(binding.stored.id, &members, binding.stored.relation)?
+                    wiring::flaw(binding.stored.id, &members)?
                 {
                     binding.hold(&flaw)?;
                 } else if let Err(fault) = binding.compare() {

@@ -10,6 +10,7 @@ mod error;
 mod hold;
 mod keys;
 mod load;
+mod lock;
 mod put;
 mod read;
 mod reconcile;

@@ -8,6 +8,7 @@ use pgrx::prelude::*;
 use crate::binding::{Binding, Stored};
 use crate::db::{self, Access, Kept};
 use crate::error::Fault;
+use crate::lock::{self, Patience};
 use crate::rights::{Owner, Rendering};
 use crate::touch::{self, Origin};
 
@@ -39,14 +40,20 @@ fn load_batch(
     Ok(TableIterator::once((done.rows, done.last)))
 }
 
-/// Opens versions for up to `limit` rows (at most [`MOST_ROWS`]) whose keys come after `after`.
+/// Opens versions for up to `limit` rows (1 to [`MOST_ROWS`]) whose keys come after `after`.
 ///
 /// The rows are locked FOR SHARE before they are read: a writer that came first has then committed and its
 /// versions are seen, one that comes later waits and sees ours. So the batch neither makes a version of a row
 /// that is gone nor collides with a user's trigger, and doing it twice changes nothing.
 ///
 /// Call it as [`Owner`] with [`Rendering`] pinned, in READ COMMITTED.
+///
+/// # Errors
+/// 55P03 if a row is locked for longer than a worker waits: the batch has done nothing and can be tried again.
 pub fn batch(binding_id: i32, after: Option<&[String]>, limit: i32) -> Result<Batch, Fault> {
+    if !(1..=MOST_ROWS).contains(&limit) {
+        return Err(Fault::argument(format!("a batch of {limit} rows is outside 1 to {MOST_ROWS}")));
+    }
     let stored = Stored::by_id(binding_id)?
         .ok_or_else(|| Fault::unknown(format!("there is no binding {binding_id}")))?;
     if stored.silent {
@@ -62,8 +69,8 @@ pub fn batch(binding_id: i32, after: Option<&[String]>, limit: i32) -> Result<Ba
         ));
     }
     let binding = Binding::resolve(stored)?;
-    let page = page(&binding, after, limit.clamp(1, MOST_ROWS))?;
-    let locked = lock(&binding, &page)?;
+    let page = page(&binding, after, limit)?;
+    let locked = lock::within(Patience::Worker, || lock(&binding, &page))?;
     if !locked.is_empty() {
         let sql = touch::statement(&binding, Origin::Keys(&binding.keys(&locked)?));
         Kept::prepare(&sql, &[], Access::Index, None)?.write(&[], None, |_| Ok(()))?;

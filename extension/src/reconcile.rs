@@ -4,21 +4,23 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use serde_json::{Value, json};
 
-use crate::bind::{lock, wiring};
+use crate::bind::wiring;
 use crate::binding::{Binding, Stored, qualified};
 use crate::db::{self, Access, Kept};
 use crate::ddl::{Wired, quietly};
 use crate::error::Fault;
 use crate::hold;
 use crate::load;
+use crate::lock::{self, Patience};
 use crate::rights::{Owner, Rendering};
+use crate::subxact::guarded;
 use crate::touch::{self, Origin};
 
 /// Compares everything in this transaction, under a lock that keeps writers out, and releases the holds.
 /// Call it as [`Owner`] in READ COMMITTED.
 pub fn now(binding_id: i32) -> Result<Value, Fault> {
     let _rendering = Rendering::pin()?;
-    let stored = ready(binding_id)?;
+    let stored = ready(binding_id, Patience::Caller)?;
     let (namespace_id, name) = (stored.namespace_id, stored.name.clone());
     let sql = touch::statement(&Binding::resolve(stored)?, Origin::Everything);
     let (opened, closed) = Kept::prepare(&sql, &[], Access::Planned, None)?
@@ -41,9 +43,9 @@ pub fn now(binding_id: i32) -> Result<Value, Fault> {
 
 /// Locks the table, so that every writer so far has ended, and puts columns and triggers right. From the end of
 /// this transaction on, the triggers miss nothing.
-fn ready(binding_id: i32) -> Result<Stored, Fault> {
+fn ready(binding_id: i32, patience: Patience) -> Result<Stored, Fault> {
     let mut binding = wired(binding_id)?;
-    lock(&qualified(binding.stored.relation)?)?;
+    lock::table(&qualified(binding.stored.relation)?, patience)?;
     binding = wired(binding_id)?; // as it is now that nobody can change it
     binding.follow_renames()?;
     let now = binding.compare()?;
@@ -51,9 +53,6 @@ fn ready(binding_id: i32) -> Result<Stored, Fault> {
         wiring::remove(binding_id, &strangers(&binding)?)?;
         wiring::install(binding_id, binding.stored.relation)
     })?;
-    if now.key_retyped {
-        close_all(binding_id)?;
-    }
     binding.record(&now, true)?;
     Stored::by_id(binding_id)?.ok_or_else(|| missing(binding_id))
 }
@@ -77,17 +76,6 @@ fn wired(binding_id: i32) -> Result<Wired, Fault> {
 fn missing(binding_id: i32) -> Fault {
     Fault::state(format!("binding {binding_id} has no table"))
         .hint("Bind a table under its name with cortex_bind.")
-}
-
-/// Closes every current version of the binding.
-pub fn close_all(binding_id: i32) -> Result<(), Fault> {
-    db::execute(
-        "UPDATE cortex.source_version v SET closed_by = (SELECT cortex._change_id(b.namespace_id)) \
-           FROM cortex.source s, cortex.binding b \
-          WHERE b.id = $1 AND s.binding_id = b.id AND v.source_id = s.id AND v.closed_by IS NULL",
-        &[binding_id.into()],
-    )?;
-    Ok(())
 }
 
 /// Orders a `load` or `reconcile` job for the binding, or finds the one that is waiting.
@@ -172,7 +160,7 @@ pub fn batch(payload: &Value, limit: i32) -> Result<Step, Fault> {
         return done; // resuming or binding again compares everything
     }
     let Some(hold_id) = payload["hold"].as_i64() else {
-        let stored = ready(binding_id)?;
+        let stored = ready(binding_id, Patience::Worker)?;
         hold::release(
             stored.namespace_id,
             binding_id,
@@ -237,16 +225,27 @@ fn sources(stored: Stored, hold_id: i64, after: i64, limit: i32) -> Result<Step,
         });
     };
     let binding = Binding::resolve(stored)?;
-    if !gone(&binding, &page)?.is_empty() {
+    match guarded(|| gone(&binding, &page)) {
+        Ok(gone) if gone.is_empty() => {}
         // A row of the same key that another transaction is inserting would find the version current and keep
         // it; wait for such transactions, then look again.
-        lock(&qualified(binding.stored.relation)?)?;
-        let gone = gone(&binding, &page)?;
-        db::execute(
-            "UPDATE cortex.source_version SET closed_by = (SELECT cortex._change_id($1)) \
-              WHERE source_id = ANY ($2) AND closed_by IS NULL",
-            &[namespace_id.into(), gone.into()],
-        )?;
+        Ok(_) => {
+            lock::table(&qualified(binding.stored.relation)?, Patience::Worker)?;
+            let gone = gone(&binding, &page)?;
+            db::execute(
+                "UPDATE cortex.source_version SET closed_by = (SELECT cortex._change_id($1)) \
+                  WHERE source_id = ANY ($2) AND closed_by IS NULL",
+                &[namespace_id.into(), gone.into()],
+            )?;
+        }
+        Err(fault) if fault.concerns_the_caller() => return Err(fault),
+        // Keys of old sources need not be values of the key's present type. Compare artifact ids instead, all at
+        // once, since each comparison reads the whole table.
+        Err(_) => {
+            lock::table(&qualified(binding.stored.relation)?, Patience::Worker)?;
+            let sql = touch::statement(&binding, Origin::Gone);
+            Kept::prepare(&sql, &[], Access::Planned, None)?.write(&[], None, |_| Ok(()))?;
+        }
     }
     let next = json!({"binding": binding_id, "hold": hold_id, "source": last});
     Ok(Step {

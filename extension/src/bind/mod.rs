@@ -14,14 +14,11 @@ use crate::db;
 use crate::ddl::quietly;
 use crate::error::{Fault, Outcome};
 use crate::hold;
+use crate::lock::{self, Patience};
 use crate::reconcile;
 use crate::rights::{self, Owner, Rendering, current_user};
 use crate::sources::random_key;
-use crate::subxact::guarded;
 use table::{Choice, Table, Wanted};
-
-/// How long a lock on the user's table is waited for if the session has set no limit of its own.
-const LOCK_TIMEOUT: &str = "5s";
 
 #[pg_extern(sql = r#"
 CREATE FUNCTION cortex_bind(relation regclass, text_columns name[] DEFAULT NULL, title_column name DEFAULT NULL,
@@ -62,7 +59,7 @@ fn cortex_bind(
         let choice = table.choose(wanted)?;
         return Ok(JsonB(answer(&table, &choice, namespace, None)?));
     }
-    lock(&table.qualified)?;
+    lock::table(&table.qualified, Patience::Caller)?;
     let table = Table::inspect(relation, user)?; // as it is now that nobody can change it
     let choice = table.choose(wanted)?;
     let mut told = answer(&table, &choice, namespace, None)?;
@@ -106,16 +103,6 @@ fn bind(
         .columns()
         .map(|column| column.type_name.clone())
         .collect();
-    let same_key = db::write_one(
-        "SELECT key_columns::pg_catalog.text[] = $2 AND column_types[:pg_catalog.cardinality($2)] = $3 \
-           FROM cortex.binding WHERE id = $1",
-        &[
-            id.into(),
-            list(&choice.key).into(),
-            types[..choice.key.len()].to_vec().into(),
-        ],
-        |row| row.must::<bool>(1),
-    )?;
     db::execute(
         "INSERT INTO cortex.binding (id, namespace_id, name, relation, key_columns, text_columns, title_column, date_column, \
                                      origin, column_relation, column_numbers, column_types, wired) \
@@ -144,9 +131,6 @@ fn bind(
     let kind = match revived {
         None => "load",
         Some(_) => {
-            if same_key == Some(false) {
-                reconcile::close_all(id)?;
-            }
             hold::release(
                 namespace_id,
                 id,
@@ -181,7 +165,7 @@ fn cortex_unbind(binding: &str, namespace: &str) -> Outcome<JsonB> {
     }
     hold::open(stored.namespace_id, stored.id, "unbound", None)?;
     let members = wiring::wired(stored.id)?;
-    with_lock_timeout(|| quietly(|| wiring::remove(stored.id, &members)))?;
+    lock::within(Patience::Caller, || quietly(|| wiring::remove(stored.id, &members)))?;
     reconcile::cancel(stored.id)?;
     Ok(JsonB(
         json!({"binding": stored.name, "unbound": true, "already": false}),
@@ -440,36 +424,6 @@ fn answer(
         "date_column": one(&choice.date),
         "preview": preview::of(table, choice)?,
     }))
-}
-
-/// Locks a table against writers until the transaction ends, waiting for those who have written to it.
-pub fn lock(qualified: &str) -> Result<(), Fault> {
-    with_lock_timeout(|| {
-        db::execute(
-            &format!("LOCK TABLE {qualified} IN SHARE ROW EXCLUSIVE MODE"),
-            &[],
-        )?;
-        Ok(())
-    })
-}
-
-fn with_lock_timeout<T>(work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
-    // SAFETY: reads a setting of this session.
-    let limit = unsafe { pg_sys::LockTimeout };
-    let waited = guarded(|| {
-        if limit == 0 {
-            rights::set_local("lock_timeout", LOCK_TIMEOUT)?;
-        }
-        work()
-    });
-    waited.map_err(|fault| match fault.code() {
-        PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE => {
-            Fault::lock("the table is in use: a lock on it was not to be had in time".into())
-                .detail("Transactions that have written to it hold it until they end.")
-                .hint("Try again, or SET lock_timeout to wait longer.")
-        }
-        _ => fault,
-    })
 }
 
 fn read_committed(function: &str) -> Result<(), Fault> {

@@ -35,7 +35,7 @@ pub fn of(table: &Table, choice: &Choice) -> Result<Value, Fault> {
         .iter()
         .map(|&member| {
             let level = crate::binding::qualified(member)?;
-            Ok(json!({"table": level, "triggers": wiring::described(member == table.relation)}))
+            Ok(json!({"table": level, "triggers": wiring::described(member)}))
         })
         .collect::<Result<Vec<_>, Fault>>()?;
     Ok(json!({

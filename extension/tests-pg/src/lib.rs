@@ -259,26 +259,32 @@ pub fn state(client: &mut Client, binding: &str) -> (String, Option<String>, Opt
 /// `rows` is a query for the artifact id, then the texts of the content, of every live row. Nothing of the
 /// extension takes part: the artifact ids are the test's, the hashes are made here.
 pub fn differences(client: &mut Client, rows: &str) -> Vec<String> {
-    let mut transaction = client
-        .build_transaction()
-        .isolation_level(IsolationLevel::RepeatableRead)
-        .read_only(true)
-        .start()
-        .expect("a snapshot can be taken");
-    let live = transaction
-        .query(rows, &[])
-        .unwrap_or_else(|error| panic!("{rows}: {error:?}"));
-    let current = transaction
-        .query(
-            "SELECT s.artifact_id, s.hash_key, v.content_hash FROM cortex.source_version v \
-               JOIN cortex.source s ON s.id = v.source_id WHERE v.closed_by IS NULL",
-            &[],
-        )
-        .expect("versions can be read");
-    transaction
-        .commit()
-        .expect("a read-only transaction commits");
-    compare(&live, &current)
+    look(client, rows).unwrap_or_else(|error| panic!("{rows}: {error:?}"))
+}
+
+/// [`differences`], or the error of looking: another transaction may hold the table's lock.
+///
+/// The tables are locked before the snapshot is taken, because TRUNCATE does not respect snapshots: who waits
+/// for it with an older one finds the rows gone and the versions current.
+pub fn look(client: &mut Client, rows: &str) -> Result<Vec<String>, postgres::Error> {
+    let tables = client.query_one(
+        "SELECT string_agg(relation::text, ', ') FROM cortex.binding WHERE relation <> 0::oid",
+        &[],
+    )?;
+    let tables: Option<String> = tables.get(0);
+    let mut transaction =
+        client.build_transaction().isolation_level(IsolationLevel::RepeatableRead).read_only(true).start()?;
+    if let Some(tables) = tables {
+        transaction.batch_execute(&format!("LOCK TABLE {tables} IN ACCESS SHARE MODE"))?;
+    }
+    let live = transaction.query(rows, &[])?;
+    let current = transaction.query(
+        "SELECT s.artifact_id, s.hash_key, v.content_hash FROM cortex.source_version v \
+           JOIN cortex.source s ON s.id = v.source_id WHERE v.closed_by IS NULL",
+        &[],
+    )?;
+    transaction.commit()?;
+    Ok(compare(&live, &current))
 }
 
 fn compare(live: &[Row], current: &[Row]) -> Vec<String> {
