@@ -272,8 +272,11 @@ pub fn look(client: &mut Client, rows: &str) -> Result<Vec<String>, postgres::Er
         &[],
     )?;
     let tables: Option<String> = tables.get(0);
-    let mut transaction =
-        client.build_transaction().isolation_level(IsolationLevel::RepeatableRead).read_only(true).start()?;
+    let mut transaction = client
+        .build_transaction()
+        .isolation_level(IsolationLevel::RepeatableRead)
+        .read_only(true)
+        .start()?;
     if let Some(tables) = tables {
         transaction.batch_execute(&format!("LOCK TABLE {tables} IN ACCESS SHARE MODE"))?;
     }
