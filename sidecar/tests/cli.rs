@@ -350,6 +350,84 @@ async fn up_and_down_are_idempotent_and_know_each_other() {
 }
 
 #[tokio::test]
+async fn an_extension_of_another_release_is_refused_with_what_to_do() {
+    let database = filled().await;
+    let cortex = Cortex::new("release", &database.url);
+    let mut session = database.session().await;
+    let ours = env!("CARGO_PKG_VERSION");
+    let (major, minor) = ours
+        .split_once('.')
+        .map(|(major, rest)| (major, rest.split('.').next().unwrap()))
+        .unwrap();
+    let (major, minor): (u32, u32) = (major.parse().unwrap(), minor.parse().unwrap());
+    for (version, hint) in [
+        (format!("{major}.{}.0", minor + 1), Some("binary")),
+        (format!("{}.0.0", major + 1), Some("binary")),
+        (format!("{major}.{minor}.99"), None),
+    ] {
+        let update =
+            format!("UPDATE pg_extension SET extversion = '{version}' WHERE extname = 'cortex'");
+        run(&mut session, &update).await;
+        let code = if hint.is_some() { 4 } else { 0 };
+        let read = cortex.run(&["read", "kestrel", "--json"], code).json();
+        if let Some(word) = hint {
+            assert_eq!(read["code"], "extension_version");
+            assert!(
+                read["hint"].as_str().unwrap().contains(word)
+                    && read["error"].as_str().unwrap().contains(&version),
+                "{read}"
+            );
+            let doctor = cortex.run(&["doctor", "--json"], 1).json();
+            assert!(doctor.to_string().contains(&version), "{doctor}");
+            cortex.run(&["worker"], 4);
+        }
+    }
+}
+
+#[tokio::test]
+async fn logs_hold_no_secret_and_no_text() {
+    let database = Database::new().await;
+    let cortex = Cortex::new("logs", &database.url)
+        .with("CORTEX_LOG__LEVEL", "trace")
+        .with("CORTEX_LOG__JSON", "true")
+        .with("CORTEX_SERVER__KEY", "quetzal-key-0123456789");
+    let up = cortex.run(&["up", "--json"], 0).json();
+    let address = up["address"].as_str().unwrap().to_owned();
+    for (path, body) in [
+        (
+            "/api/v1/sources",
+            r#"{"artifact_id":"file:quetzal-name","body":"A quetzal-body sat there."}"#,
+        ),
+        ("/api/v1/search", r#"{"question":"quetzal-question"}"#),
+        (
+            "/api/v1/search",
+            r#"{"question":"quetzal-question","namespace":"quetzal-nowhere"}"#,
+        ),
+        ("/api/v1/read", r#"{"question":"quetzal-question","#),
+        ("/api/v1/quetzal-path", "{}"),
+    ] {
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Authorization: Bearer quetzal-key-0123456789\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        support::http::send(&address, request.as_bytes()).await;
+    }
+    let mut session = database.session().await;
+    support::until(&mut session, "the worker is done", support::DRAINED).await;
+    cortex.run(&["down"], 0);
+    let log = std::fs::read_to_string(up["log"].as_str().unwrap()).unwrap();
+    assert!(!log.contains("quetzal"), "{log}");
+    assert!(
+        log.contains("/api/v1/sources"),
+        "requests are not logged: {log}"
+    );
+    for line in log.lines() {
+        serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    }
+}
+
+#[tokio::test]
 async fn an_up_that_fails_shows_why() {
     let database = Database::new().await;
     let mut session = database.session().await;
