@@ -159,7 +159,10 @@ BEGIN
     EXECUTE format('CREATE INDEX %I ON cortex.%I (namespace_id, target)', format('emb_%s_scope_idx', space), 'emb_' || space);
     FOR kind IN SELECT * FROM (VALUES ('k', 'chunk'), ('c', 'claim')) k (letter, name) LOOP
         -- pgvector below 0.8.4 has faults in parallel HNSW builds; one process is enough for an empty table.
-        EXECUTE format('CREATE INDEX %I ON cortex.%I USING hnsw (embedding %I.vector_cosine_ops) WHERE target = %L',
+        -- Measured on 22,000 clustered vectors: ef_construction 64, the default, gives a recall of .956 for queries
+        -- like the data and .83 for others; 128 gives 1.000 and .96 for a sixth more time.
+        EXECUTE format('CREATE INDEX %I ON cortex.%I USING hnsw (embedding %I.vector_cosine_ops) '
+                       'WITH (ef_construction = 128) WHERE target = %L',
                        format('emb_%s_%s_hnsw', space, kind.name), 'emb_' || space, vector_schema, kind.letter);
     END LOOP;
     RETURN space;

@@ -1,5 +1,7 @@
 //! `cortex_ask`: a question, its evidence, and the trace that records both.
 
+use std::ffi::CStr;
+
 use cortex_core::excerpt::excerpt;
 use cortex_core::hash::Target;
 use cortex_core::trace::{
@@ -7,9 +9,10 @@ use cortex_core::trace::{
     Visible,
 };
 use cortex_core::{analyzer, chunker, lexical};
-use pgrx::JsonB;
+use pgrx::callconv::{Arg, ArgAbi};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
+use pgrx::{FromDatum, JsonB, direct_function_call, pg_sys};
 use serde_json::{Value, json};
 
 use crate::db;
@@ -26,7 +29,7 @@ fn cortex_ask(
     question: Option<&str>,
     query_embedding: default!(Option<VectorRef>, "NULL"),
     mode: default!(Option<&str>, "'find_relevant'"),
-    policy: default!(Option<JsonB>, "'{}'"),
+    policy: default!(Option<JsonText>, "'{}'"),
     namespace: default!(Option<&str>, "'default'"),
 ) -> Result<
     TableIterator<
@@ -50,7 +53,7 @@ fn cortex_ask(
                 .into(),
         );
     }
-    let policy = read_policy(&given(policy, "policy")?.0)?;
+    let policy = given(policy, "policy")?.policy()?;
     let request = Request {
         query: question,
         embedding: query_embedding.as_ref(),
@@ -91,6 +94,42 @@ fn cortex_ask(
         JsonB(Value::Array(evidence)),
         already,
     )))
+}
+
+/// An argument of type jsonb as the server prints it. pgrx's own type fails with XX000 on numbers that jsonb holds
+/// and a float does not.
+struct JsonText(String);
+
+impl FromDatum for JsonText {
+    unsafe fn from_polymorphic_datum(
+        datum: pg_sys::Datum,
+        is_null: bool,
+        _: pg_sys::Oid,
+    ) -> Option<Self> {
+        if is_null {
+            return None;
+        }
+        // SAFETY: the caller promises a jsonb datum, which is what its output function takes.
+        let text: Option<&CStr> = unsafe { direct_function_call(pg_sys::jsonb_out, &[Some(datum)]) };
+        text.map(|text| JsonText(text.to_string_lossy().into_owned()))
+    }
+}
+
+// SAFETY: unboxing goes through `FromDatum`.
+unsafe impl<'fcx> ArgAbi<'fcx> for JsonText {
+    unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
+        unsafe { arg.unbox_arg_using_from_datum() }.expect("the function takes an Option")
+    }
+}
+
+pgrx::impl_sql_translatable!(JsonText, arg_only = "jsonb");
+
+impl JsonText {
+    fn policy(&self) -> Result<Policy, Fault> {
+        let value = serde_json::from_str(&self.0)
+            .map_err(|error| Fault::argument(format!("policy cannot be read: {error}")))?;
+        read_policy(&value)
+    }
 }
 
 fn read_policy(given: &Value) -> Result<Policy, Fault> {

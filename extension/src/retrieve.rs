@@ -147,7 +147,9 @@ pub fn search(question: &Question) -> Result<Found, Fault> {
         },
     };
     let depth = question.depth as usize;
-    let cut = lexical.len() > depth || arm.matched > depth as u64;
+    // An index that nominated all it was asked for has more.
+    let nominated_all = arm.nominator == Nominator::Approximate && arm.nominees.len() >= depth;
+    let cut = lexical.len() > depth || arm.matched > depth as u64 || nominated_all;
     let matched = (lexical.len() as u64).max(arm.matched);
     let lexical = &lexical[..lexical.len().min(depth)];
     let ranked = join(
