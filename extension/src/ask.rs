@@ -110,7 +110,8 @@ impl FromDatum for JsonText {
             return None;
         }
         // SAFETY: the caller promises a jsonb datum, which is what its output function takes.
-        let text: Option<&CStr> = unsafe { direct_function_call(pg_sys::jsonb_out, &[Some(datum)]) };
+        let text: Option<&CStr> =
+            unsafe { direct_function_call(pg_sys::jsonb_out, &[Some(datum)]) };
         text.map(|text| JsonText(text.to_string_lossy().into_owned()))
     }
 }
