@@ -35,14 +35,11 @@ fmt: ## Format the code
 lint: ## Check formatting and clippy, the extension included
 	@$(PYTHON) tools/lint.py
 
-# A benchmark is a program in bench/ or the run.sh of a folder there; what is not executable is a part of one.
 bench: ## Measure side by side with peers, as ratios
-	@$(PYTHON) tools/setup.py python model extension sidecar
-	@status=1; for run in bench/*.py bench/*/run.sh; do \
-	    [ -x "$$run" ] || continue; \
-	    [ $$status = 1 ] && status=0; \
-	    echo "=== $$run"; "$$run" </dev/null || status=2; \
-	done; exit $$status
+	@failed=0; \
+	$(PYTHON) bench/run.py </dev/null || failed=1; \
+	bench/embed/run.sh </dev/null || failed=1; \
+	exit $$failed
 
 build: ## Build and install the extension, build the cortex binary, both in release profile
 	@$(PYTHON) tools/setup.py extension sidecar $(JSON_FLAG)

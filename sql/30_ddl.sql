@@ -2,7 +2,7 @@
 -- leave the judgement to the functions called here. A failure of theirs must not fail the user's command, so it
 -- closes every binding instead, with the reason; errors that ask for a retry are the caller's and pass.
 
-REVOKE ALL ON FUNCTION cortex._ddl_begins() FROM PUBLIC;
+REVOKE ALL ON FUNCTION cortex._ddl_begins(boolean) FROM PUBLIC;
 REVOKE ALL ON FUNCTION cortex._ddl_ended(oid[], oid[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION cortex._ddl_rewrites(oid, integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION cortex._ddl_dropped(oid[], oid[], smallint[], boolean) FROM PUBLIC;
@@ -22,9 +22,14 @@ REVOKE ALL ON FUNCTION cortex._ddl_failed(text) FROM PUBLIC;
 
 CREATE FUNCTION cortex._on_ddl_begin() RETURNS event_trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $function$
+DECLARE
+    detaching boolean;
 BEGIN
-    IF EXISTS (SELECT FROM cortex.binding b WHERE b.column_relation <> b.relation::oid) THEN
-        PERFORM cortex._ddl_begins();
+    -- DETACH ... CONCURRENTLY hides the partition's rows in a first transaction and ends in a second one, after
+    -- which cortex_ddl_end fires. It cannot be part of anything larger, so the query is its text.
+    detaching := current_query() ~* '\mdetach\M.*\mconcurrently\M';
+    IF detaching OR EXISTS (SELECT FROM cortex.binding b WHERE b.column_relation <> b.relation::oid) THEN
+        PERFORM cortex._ddl_begins(detaching);
     END IF;
 EXCEPTION
     WHEN transaction_rollback OR lock_not_available OR operator_intervention THEN RAISE;
@@ -42,11 +47,13 @@ BEGIN
     IF NOT EXISTS (SELECT FROM cortex.binding) THEN
         RETURN;
     END IF;
-    SELECT COALESCE(array_agg(c.objid) FILTER (WHERE c.classid = 'pg_catalog.pg_class'::regclass), '{}'),
+    SELECT COALESCE(array_agg(COALESCE(t.tgrelid, c.objid)) FILTER (WHERE c.classid <> 'pg_catalog.pg_type'::regclass), '{}'),
            COALESCE(array_agg(c.objid) FILTER (WHERE c.classid = 'pg_catalog.pg_type'::regclass), '{}')
       INTO relations, types
       FROM pg_event_trigger_ddl_commands() c
-     WHERE NOT c.in_extension AND c.objid IS NOT NULL;
+      LEFT JOIN pg_trigger t ON c.classid = 'pg_catalog.pg_trigger'::regclass AND t.oid = c.objid
+     WHERE NOT c.in_extension
+       AND c.classid IN ('pg_catalog.pg_class'::regclass, 'pg_catalog.pg_type'::regclass, 'pg_catalog.pg_trigger'::regclass);
     IF relations <> '{}' OR types <> '{}' THEN
         PERFORM cortex._ddl_ended(relations, types);
     END IF;

@@ -1,17 +1,18 @@
 -- A worker without a model: hands the prepared vectors out one after another, in the protocol of a real one.
 CREATE TABLE public.prepared (n integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, e vector(384) NOT NULL);
 
--- Embeds all that waits and tells how long the commits took, in milliseconds: storing and indexing, no model.
-CREATE PROCEDURE public.embed_all(INOUT stored bigint, INOUT commit_ms double precision) LANGUAGE plpgsql AS $$
+-- Goes on embedding until `stored` items have a vector, and tells how long the commits took, in milliseconds:
+-- storing and indexing, no model.
+CREATE PROCEDURE public.embed(up_to bigint, INOUT stored bigint, INOUT commit_ms double precision) LANGUAGE plpgsql AS $$
 DECLARE
     job bigint;
     items bigint[];
     vectors vector[];
     began timestamptz;
 BEGIN
-    stored := 0;
     commit_ms := 0;
     LOOP
+        EXIT WHEN stored >= up_to;
         SELECT t.job_id INTO job FROM cortex_job_take('bench', ARRAY['embed']) t;
         EXIT WHEN job IS NULL;
         LOOP

@@ -110,7 +110,8 @@ impl FromDatum for JsonText {
             return None;
         }
         // SAFETY: the caller promises a jsonb datum, which is what its output function takes.
-        let text: Option<&CStr> = unsafe { direct_function_call(pg_sys::jsonb_out, &[Some(datum)]) };
+        let text: Option<&CStr> =
+            unsafe { direct_function_call(pg_sys::jsonb_out, &[Some(datum)]) };
         text.map(|text| JsonText(text.to_string_lossy().into_owned()))
     }
 }
@@ -310,13 +311,18 @@ fn record(
         "INSERT INTO cortex.trace (namespace_id, root, body, asked_by) \
          VALUES ($1, $2, $3, (SELECT r.rolname FROM pg_catalog.pg_roles r WHERE r.oid = $4)) \
          ON CONFLICT ON CONSTRAINT trace_root_key DO NOTHING RETURNING id",
-        &[namespace.id.into(), root.clone().into(), body.into(), owner.caller().into()],
+        &[
+            namespace.id.into(),
+            root.clone().into(),
+            body.into(),
+            owner.caller().into(),
+        ],
         |row| row.must::<i64>(1),
     )?;
     match made {
         Some(id) => Ok((id, false)),
-        None => known()?
-            .map(|id| (id, true))
-            .ok_or_else(|| Fault::retry("the same trace is being recorded by another session".into())),
+        None => known()?.map(|id| (id, true)).ok_or_else(|| {
+            Fault::retry("the same trace is being recorded by another session".into())
+        }),
     }
 }

@@ -61,7 +61,11 @@ impl Stored {
 
     /// The binding with this id, seen with everything committed up to now.
     pub fn by_id(id: i32) -> Result<Option<Self>, Fault> {
-        db::write_one(&format!("SELECT {STORED} FROM cortex.binding b WHERE b.id = $1"), &[id.into()], Self::from_row)
+        db::write_one(
+            &format!("SELECT {STORED} FROM cortex.binding b WHERE b.id = $1"),
+            &[id.into()],
+            Self::from_row,
+        )
     }
 
     /// Columns whose texts are the content, in the order in which they are hashed.
@@ -76,6 +80,8 @@ impl Stored {
 pub struct Column {
     /// As in the catalog, unquoted.
     pub name: String,
+    /// Its number in the table it was looked up in.
+    pub number: i16,
     /// Its type, domains resolved.
     pub base: pg_sys::Oid,
 }
@@ -86,21 +92,29 @@ impl Column {
         let missing = || Fault::state(format!("the bound column \"{name}\" is gone"));
         let c_name = CString::new(name).map_err(|_| missing())?;
         // SAFETY: system cache look-ups with a string that outlives them.
-        let base = unsafe {
+        unsafe {
             let number = pg_sys::get_attnum(relation, c_name.as_ptr());
             if number <= 0 {
                 return Err(missing());
             }
-            pg_sys::getBaseType(pg_sys::get_atttype(relation, number))
-        };
-        Ok(Column { name: name.into(), base })
+            let base = pg_sys::getBaseType(pg_sys::get_atttype(relation, number));
+            Ok(Column {
+                name: name.into(),
+                number,
+                base,
+            })
+        }
     }
 
     /// SQL for the text of `value`, an expression of this column's type. Never a cast of a type whose owner
     /// could have defined it: the statement runs with our rights. The text of NULL is not defined.
     pub fn text(&self, value: &str) -> String {
         match self.base {
-            pg_sys::INT2OID | pg_sys::INT4OID | pg_sys::INT8OID | pg_sys::TEXTOID | pg_sys::VARCHAROID => {
+            pg_sys::INT2OID
+            | pg_sys::INT4OID
+            | pg_sys::INT8OID
+            | pg_sys::TEXTOID
+            | pg_sys::VARCHAROID => {
                 format!("({value})::pg_catalog.text")
             }
             _ => format!("pg_catalog.format('%s', {value})"),
@@ -111,7 +125,10 @@ impl Column {
     pub fn nullable_text(&self, value: &str) -> String {
         match self.base {
             pg_sys::TEXTOID | pg_sys::VARCHAROID => self.text(value),
-            _ => format!("CASE WHEN {value} IS NOT NULL THEN {} END", self.text(value)),
+            _ => format!(
+                "CASE WHEN {value} IS NOT NULL THEN {} END",
+                self.text(value)
+            ),
         }
     }
 
@@ -171,8 +188,15 @@ impl Binding {
     pub fn resolve(stored: Stored) -> Result<Self, Fault> {
         let column = |name: &str| Column::of(stored.relation, name);
         Ok(Binding {
-            key: stored.key_columns.iter().map(|name| column(name)).collect::<Result<_, _>>()?,
-            values: stored.value_columns().map(column).collect::<Result<_, _>>()?,
+            key: stored
+                .key_columns
+                .iter()
+                .map(|name| column(name))
+                .collect::<Result<_, _>>()?,
+            values: stored
+                .value_columns()
+                .map(column)
+                .collect::<Result<_, _>>()?,
             from: from_item(stored.relation)?,
             stored,
         })
@@ -180,7 +204,12 @@ impl Binding {
 
     /// SQL for the artifact id of a row whose key columns are `key` (expressions, in order).
     pub fn artifact(&self, key: &[String]) -> String {
-        let elements: Vec<String> = self.key.iter().zip(key).map(|(column, value)| column.json(value)).collect();
+        let elements: Vec<String> = self
+            .key
+            .iter()
+            .zip(key)
+            .map(|(column, value)| column.json(value))
+            .collect();
         format!(
             "({} OPERATOR(pg_catalog.||) {} OPERATOR(pg_catalog.||) ']') COLLATE \"C\"",
             literal(&format!("row:{}:[", self.stored.name)),
@@ -190,26 +219,46 @@ impl Binding {
 
     /// The key's columns as references to the alias `table`.
     pub fn key_of(&self, table: &str) -> Vec<String> {
-        self.key.iter().map(|column| format!("{table}.{}", identifier(&column.name))).collect()
+        self.key
+            .iter()
+            .map(|column| format!("{table}.{}", identifier(&column.name)))
+            .collect()
     }
 
     /// A FROM item with these keys, given as texts, in one column for each column of the key. Literals take
     /// the types' input functions; casts could be a type owner's.
     pub fn keys(&self, keys: &[Vec<String>]) -> Result<String, Fault> {
         let arrays = self.key.iter().enumerate().map(|(n, column)| {
-            let elements: Vec<String> = keys.iter().filter_map(|key| key.get(n)).map(|text| element(text)).collect();
-            Ok(format!("pg_catalog.unnest({}::{})", literal(&format!("{{{}}}", elements.join(","))), array_type(column.base)?))
+            let elements: Vec<String> = keys
+                .iter()
+                .filter_map(|key| key.get(n))
+                .map(|text| element(text))
+                .collect();
+            Ok(format!(
+                "pg_catalog.unnest({}::{})",
+                literal(&format!("{{{}}}", elements.join(","))),
+                array_type(column.base)?
+            ))
         });
-        Ok(format!("ROWS FROM ({})", arrays.collect::<Result<Vec<_>, Fault>>()?.join(", ")))
+        Ok(format!(
+            "ROWS FROM ({})",
+            arrays.collect::<Result<Vec<_>, Fault>>()?.join(", ")
+        ))
     }
 
     /// The columns of one key, given as texts, as literals of their types.
     pub fn key_literals(&self, key: &[String]) -> Result<Vec<String>, Fault> {
         if key.len() != self.key.len() {
-            return Err(Fault::argument(format!("a key of {} columns for one of {}", key.len(), self.key.len())));
+            return Err(Fault::argument(format!(
+                "a key of {} columns for one of {}",
+                key.len(),
+                self.key.len()
+            )));
         }
         let literals = self.key.iter().zip(key);
-        Ok(literals.map(|(column, text)| format!("{}::{}", literal(text), type_name(column.base))).collect())
+        Ok(literals
+            .map(|(column, text)| format!("{}::{}", literal(text), type_name(column.base)))
+            .collect())
     }
 
     /// Whether equal keys always have the same artifact id.
@@ -222,9 +271,14 @@ impl Binding {
 /// covered by the parent's index), partitions are not.
 pub fn from_item(relation: pg_sys::Oid) -> Result<String, Fault> {
     // SAFETY: system cache look-ups.
-    let partitioned = unsafe { pg_sys::get_rel_relkind(relation) } as u8 == pg_sys::RELKIND_PARTITIONED_TABLE;
+    let partitioned =
+        unsafe { pg_sys::get_rel_relkind(relation) } as u8 == pg_sys::RELKIND_PARTITIONED_TABLE;
     let name = qualified(relation)?;
-    Ok(if partitioned { name } else { format!("ONLY {name}") })
+    Ok(if partitioned {
+        name
+    } else {
+        format!("ONLY {name}")
+    })
 }
 
 /// The table's present qualified and quoted name.
@@ -236,8 +290,16 @@ pub fn qualified(relation: pg_sys::Oid) -> Result<String, Fault> {
         if name.is_null() || schema.is_null() {
             return Err(Fault::state("the bound table is gone".into()));
         }
-        let text = |name| std::ffi::CStr::from_ptr(name).to_string_lossy().into_owned();
-        Ok(format!("{}.{}", identifier(&text(schema)), identifier(&text(name))))
+        let text = |name| {
+            std::ffi::CStr::from_ptr(name)
+                .to_string_lossy()
+                .into_owned()
+        };
+        Ok(format!(
+            "{}.{}",
+            identifier(&text(schema)),
+            identifier(&text(name))
+        ))
     }
 }
 
@@ -261,7 +323,10 @@ fn array_type(base: pg_sys::Oid) -> Result<String, Fault> {
     // SAFETY: a catalog look-up.
     let array = unsafe { pg_sys::get_array_type(base) };
     if array == pg_sys::InvalidOid {
-        return Err(Fault::unsupported(format!("type {} has no array type", type_name(base))));
+        return Err(Fault::unsupported(format!(
+            "type {} has no array type",
+            type_name(base)
+        )));
     }
     Ok(type_name(array))
 }
@@ -272,6 +337,8 @@ fn type_name(oid: pg_sys::Oid) -> String {
     // SAFETY: a catalog look-up; the name is a palloc'ed string.
     unsafe {
         let name = pg_sys::format_type_extended(oid, -1, flags as pg_sys::bits16);
-        std::ffi::CStr::from_ptr(name).to_string_lossy().into_owned()
+        std::ffi::CStr::from_ptr(name)
+            .to_string_lossy()
+            .into_owned()
     }
 }

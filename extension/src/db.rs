@@ -14,6 +14,8 @@ use pgrx::datum::{DatumWithOid, FromDatum};
 use pgrx::pg_sys;
 
 use crate::error::Fault;
+use crate::keys::Keys;
+use crate::rights;
 
 /// One row of a result, valid while the statement's memory lives.
 pub struct Row {
@@ -36,7 +38,8 @@ impl Row {
 
     /// Column `n`, which the statement cannot leave NULL.
     pub fn must<T: FromDatum>(&self, n: i32) -> Result<T, Fault> {
-        self.get(n).ok_or_else(|| Fault::internal(format!("column {n} of an internal statement is NULL")))
+        self.get(n)
+            .ok_or_else(|| Fault::internal(format!("column {n} of an internal statement is NULL")))
     }
 }
 
@@ -88,7 +91,9 @@ fn run<T>(
     each: impl FnMut(&Row) -> Result<T, Fault>,
 ) -> Result<Vec<T>, Fault> {
     // SAFETY: the table is the one SPI filled for this statement.
-    connected(sql, args, read_only, |_, table| unsafe { rows(table, each) })
+    connected(sql, args, read_only, |_, table| unsafe {
+        rows(table, each)
+    })
 }
 
 /// The rows of a result.
@@ -103,14 +108,18 @@ unsafe fn rows<T>(
         return Ok(Vec::new());
     }
     // SAFETY: SPI filled the table for this statement; it holds `numvals` tuples.
-    let (rows, desc, count) = unsafe { ((*table).vals, (*table).tupdesc, (*table).numvals as usize) };
+    let (rows, desc, count) =
+        unsafe { ((*table).vals, (*table).tupdesc, (*table).numvals as usize) };
     let mut out = Vec::with_capacity(count);
     for i in 0..count {
         if i % 4096 == 0 {
             pgrx::check_for_interrupts!();
         }
         // SAFETY: i < numvals.
-        let row = Row { tuple: unsafe { *rows.add(i) }, desc };
+        let row = Row {
+            tuple: unsafe { *rows.add(i) },
+            desc,
+        };
         out.push(each(&row)?);
     }
     Ok(out)
@@ -122,18 +131,29 @@ fn connected<R>(
     read_only: bool,
     finish: impl FnOnce(u64, *mut pg_sys::SPITupleTable) -> Result<R, Fault>,
 ) -> Result<R, Fault> {
-    let sql = CString::new(sql).map_err(|_| Fault::internal("a statement holds a NUL byte".into()))?;
+    let sql =
+        CString::new(sql).map_err(|_| Fault::internal("a statement holds a NUL byte".into()))?;
     let mut types: Vec<pg_sys::Oid> = args.iter().map(DatumWithOid::oid).collect();
     let mut datums: Vec<pg_sys::Datum> = args
         .iter()
-        .map(|arg| arg.datum().map_or(pg_sys::Datum::from(0usize), |datum| datum.sans_lifetime()))
+        .map(|arg| {
+            arg.datum()
+                .map_or(pg_sys::Datum::from(0usize), |datum| datum.sans_lifetime())
+        })
         .collect();
-    let nulls: Vec<c_char> = args.iter().map(|arg| if arg.datum().is_some() { b' ' } else { b'n' } as c_char).collect();
+    let nulls: Vec<c_char> = args
+        .iter()
+        .map(|arg| if arg.datum().is_some() { b' ' } else { b'n' } as c_char)
+        .collect();
     // SAFETY: arrays of equal length outlive the call. An ERROR unwinds past SPI_finish, and the
     // (sub)transaction's abort then closes the connection, as for any C caller.
     unsafe {
         connect(None)?;
-        let snapshot = if read_only { std::ptr::null_mut() } else { latest() };
+        let snapshot = if read_only {
+            std::ptr::null_mut()
+        } else {
+            latest()
+        };
         let code = if snapshot.is_null() {
             pg_sys::SPI_execute_with_args(
                 sql.as_ptr(),
@@ -148,13 +168,26 @@ fn connected<R>(
             let plan = pg_sys::SPI_prepare(sql.as_ptr(), args.len() as i32, types.as_mut_ptr());
             if plan.is_null() {
                 pg_sys::SPI_finish();
-                return Err(Fault::internal("SPI could not prepare an internal statement".into()));
+                return Err(Fault::internal(
+                    "SPI could not prepare an internal statement".into(),
+                ));
             }
             let no_check = std::ptr::null_mut();
-            pg_sys::SPI_execute_snapshot(plan, datums.as_mut_ptr(), nulls.as_ptr(), snapshot, no_check, false, true, 0)
+            pg_sys::SPI_execute_snapshot(
+                plan,
+                datums.as_mut_ptr(),
+                nulls.as_ptr(),
+                snapshot,
+                no_check,
+                false,
+                true,
+                0,
+            )
         };
         let result = if code < 0 {
-            Err(Fault::internal(format!("SPI answered {code} to an internal statement")))
+            Err(Fault::internal(format!(
+                "SPI answered {code} to an internal statement"
+            )))
         } else {
             finish(pg_sys::SPI_processed, pg_sys::SPI_tuptable)
         };
@@ -163,34 +196,95 @@ fn connected<R>(
     }
 }
 
-/// A statement that a backend prepares once and runs often, with one plan that does not depend on its
-/// arguments.
+/// A prepared statement with one plan that does not depend on its arguments.
 pub struct Kept {
     plan: pg_sys::SPIPlanPtr,
     arguments: usize,
+    access: Access,
+}
+
+/// How a statement gets at its rows. We know how many there are, the planner of a kept plan does not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// By index, whatever the statistics say: right for any number of rows that is small beside the tables. A plan
+    /// made so stays good while tables grow, and no scan of a whole table makes every other SERIALIZABLE
+    /// transaction a suspect.
+    Index,
+    /// By scans and hashes: for a good part of the table.
+    Scan,
+    /// As the planner thinks best.
+    Planned,
+}
+
+/// Settings in force while the statement is planned and run; dropping the value puts them back.
+struct Planner {
+    nest: i32,
+}
+
+impl Planner {
+    fn pin(access: Access) -> Result<Self, Fault> {
+        // SAFETY: the server's own way to set parameters for a while.
+        let planner = Planner {
+            nest: unsafe { pg_sys::NewGUCNestLevel() },
+        };
+        let off: &[&str] = match access {
+            Access::Index => &["enable_seqscan", "enable_hashjoin", "enable_mergejoin"],
+            Access::Scan => &["enable_nestloop"],
+            Access::Planned => &[],
+        };
+        for name in off {
+            rights::set_local(name, "off")?;
+        }
+        Ok(planner)
+    }
+}
+
+impl Drop for Planner {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: undoes exactly what `pin` did; after a panic the abort does.
+            unsafe { pg_sys::AtEOXact_GUC(false, self.nest) }
+        }
+    }
 }
 
 impl Kept {
-    /// Parses `sql`. `trigger` makes the transition tables of a trigger's call visible under their names.
-    pub fn prepare(sql: &str, types: &[pg_sys::Oid], trigger: Option<&pg_sys::TriggerData>) -> Result<Self, Fault> {
-        let sql = CString::new(sql).map_err(|_| Fault::internal("a statement holds a NUL byte".into()))?;
+    /// Parses `sql`. `keys` says what [`crate::keys::NAME`] is in it.
+    pub fn prepare(
+        sql: &str,
+        types: &[pg_sys::Oid],
+        access: Access,
+        keys: Option<&Keys>,
+    ) -> Result<Self, Fault> {
+        let sql = CString::new(sql)
+            .map_err(|_| Fault::internal("a statement holds a NUL byte".into()))?;
         let mut types = types.to_vec();
         // SAFETY: the strings and arrays outlive the calls; SPI_keepplan moves the plan out of the
         // connection's memory.
         unsafe {
-            connect(trigger)?;
+            connect(keys)?;
             let plan = pg_sys::SPI_prepare_cursor(
                 sql.as_ptr(),
                 types.len() as i32,
                 types.as_mut_ptr(),
                 pg_sys::CURSOR_OPT_GENERIC_PLAN as i32,
             );
-            let kept = if plan.is_null() { -1 } else { pg_sys::SPI_keepplan(plan) };
+            let kept = if plan.is_null() {
+                -1
+            } else {
+                pg_sys::SPI_keepplan(plan)
+            };
             pg_sys::SPI_finish();
             if kept != 0 {
-                return Err(Fault::internal("SPI could not prepare an internal statement".into()));
+                return Err(Fault::internal(
+                    "SPI could not prepare an internal statement".into(),
+                ));
             }
-            Ok(Kept { plan, arguments: types.len() })
+            Ok(Kept {
+                plan,
+                arguments: types.len(),
+                access,
+            })
         }
     }
 
@@ -199,17 +293,28 @@ impl Kept {
     pub fn write<T>(
         &self,
         arguments: &[Option<pg_sys::Datum>],
-        trigger: Option<&pg_sys::TriggerData>,
+        keys: Option<&Keys>,
         each: impl FnMut(&Row) -> Result<T, Fault>,
     ) -> Result<Vec<T>, Fault> {
         if arguments.len() != self.arguments {
-            return Err(Fault::internal(format!("{} arguments for {}", arguments.len(), self.arguments)));
+            return Err(Fault::internal(format!(
+                "{} arguments for {}",
+                arguments.len(),
+                self.arguments
+            )));
         }
-        let mut datums: Vec<pg_sys::Datum> = arguments.iter().map(|a| a.unwrap_or(pg_sys::Datum::from(0usize))).collect();
-        let nulls: Vec<c_char> = arguments.iter().map(|a| if a.is_some() { b' ' } else { b'n' } as c_char).collect();
+        let mut datums: Vec<pg_sys::Datum> = arguments
+            .iter()
+            .map(|a| a.unwrap_or(pg_sys::Datum::from(0usize)))
+            .collect();
+        let nulls: Vec<c_char> = arguments
+            .iter()
+            .map(|a| if a.is_some() { b' ' } else { b'n' } as c_char)
+            .collect();
+        let _planner = Planner::pin(self.access)?;
         // SAFETY: as in `connected`; the plan lives as long as `self`.
         unsafe {
-            connect(trigger)?;
+            connect(keys)?;
             let code = pg_sys::SPI_execute_snapshot(
                 self.plan,
                 datums.as_mut_ptr(),
@@ -221,7 +326,9 @@ impl Kept {
                 0,
             );
             let result = if code < 0 {
-                Err(Fault::internal(format!("SPI answered {code} to an internal statement")))
+                Err(Fault::internal(format!(
+                    "SPI answered {code} to an internal statement"
+                )))
             } else {
                 rows(pg_sys::SPI_tuptable, each)
             };
@@ -245,12 +352,16 @@ impl Kept {
 /// Where a backend keeps one prepared statement.
 pub type Slot = OnceCell<Rc<Kept>>;
 
-/// The statement of a slot, prepared when first asked for.
-pub fn kept(slot: &'static LocalKey<Slot>, sql: &str, types: &[pg_sys::Oid]) -> Result<Rc<Kept>, Fault> {
+/// The statement of a slot, for few rows, prepared when first asked for.
+pub fn kept(
+    slot: &'static LocalKey<Slot>,
+    sql: &str,
+    types: &[pg_sys::Oid],
+) -> Result<Rc<Kept>, Fault> {
     if let Some(kept) = slot.with(|slot| slot.get().cloned()) {
         return Ok(kept);
     }
-    let made = Rc::new(Kept::prepare(sql, types, None)?);
+    let made = Rc::new(Kept::prepare(sql, types, Access::Index, None)?);
     Ok(slot.with(|slot| slot.get_or_init(|| made).clone()))
 }
 
@@ -278,19 +389,19 @@ fn latest() -> pg_sys::Snapshot {
 }
 
 /// # Safety
-/// Must be paired with SPI_finish on every path that returns.
-unsafe fn connect(trigger: Option<&pg_sys::TriggerData>) -> Result<(), Fault> {
-    // SAFETY: registering reads the trigger's data, which outlives the trigger's call.
+/// Must be paired with SPI_finish on every path that returns, while `keys` lives.
+unsafe fn connect(keys: Option<&Keys>) -> Result<(), Fault> {
+    // SAFETY: an SPI connection is open where the keys are registered.
     unsafe {
         if pg_sys::SPI_connect() != pg_sys::SPI_OK_CONNECT as i32 {
             return Err(Fault::internal("SPI_connect failed".into()));
         }
         pg_sys::SPI_tuptable = std::ptr::null_mut();
-        if let Some(data) = trigger
-            && pg_sys::SPI_register_trigger_data(std::ptr::from_ref(data).cast_mut()) < 0
+        if let Some(keys) = keys
+            && let Err(fault) = keys.register()
         {
             pg_sys::SPI_finish();
-            return Err(Fault::internal("SPI did not take the transition tables".into()));
+            return Err(fault);
         }
         Ok(())
     }

@@ -35,8 +35,6 @@ pub struct Compared {
     pub choice: Choice,
     /// Whether the type of a bound column has changed.
     pub retyped: bool,
-    /// Whether the type of a key column has changed.
-    pub key_retyped: bool,
 }
 
 impl Wired {
@@ -79,12 +77,22 @@ impl Wired {
             "SELECT a.attname::text FROM pg_catalog.unnest($2) WITH ORDINALITY n (attnum, place) \
                LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = $1 AND a.attnum = n.attnum AND NOT a.attisdropped \
               ORDER BY n.place",
-            &[self.stored.relation.into(), self.column_numbers.clone().into()],
+            &[
+                self.stored.relation.into(),
+                self.column_numbers.clone().into(),
+            ],
             |row| Ok(row.get::<String>(1)),
         )?;
         let stored = &mut self.stored;
-        let header = stored.title_column.iter_mut().chain(stored.date_column.iter_mut());
-        let columns = stored.key_columns.iter_mut().chain(&mut stored.text_columns).chain(header);
+        let header = stored
+            .title_column
+            .iter_mut()
+            .chain(stored.date_column.iter_mut());
+        let columns = stored
+            .key_columns
+            .iter_mut()
+            .chain(&mut stored.text_columns)
+            .chain(header);
         for (column, name) in columns.zip(names) {
             if let Some(name) = name {
                 *column = name;
@@ -103,11 +111,13 @@ impl Wired {
             title: stored.title_column.clone(),
             date: stored.date_column.clone(),
         })?;
-        let retyped = |columns: usize| {
-            let now = choice.columns().map(|column| &column.type_name);
-            self.column_types.iter().zip(now).take(columns).any(|(then, now)| then != now)
-        };
-        Ok(Compared { retyped: retyped(usize::MAX), key_retyped: retyped(choice.key.len()), choice })
+        let types = choice.columns().map(|column| &column.type_name);
+        let retyped = self
+            .column_types
+            .iter()
+            .zip(types)
+            .any(|(then, now)| then != now);
+        Ok(Compared { retyped, choice })
     }
 
     /// Writes down the table as it is now. `types` too is for who has compared or will compare all rows.
@@ -115,7 +125,11 @@ impl Wired {
         self.wired = wiring::wired(self.stored.id)?;
         self.column_numbers = now.choice.columns().map(|column| column.number).collect();
         if types {
-            self.column_types = now.choice.columns().map(|column| column.type_name.clone()).collect();
+            self.column_types = now
+                .choice
+                .columns()
+                .map(|column| column.type_name.clone())
+                .collect();
         }
         let stored = &self.stored;
         db::execute(
@@ -148,7 +162,12 @@ impl Wired {
             |row| row.must(1),
         )?;
         if known != Some(true) {
-            hold::open(self.stored.namespace_id, self.stored.id, "needs_reconcile", Some(detail))?;
+            hold::open(
+                self.stored.namespace_id,
+                self.stored.id,
+                "needs_reconcile",
+                Some(detail),
+            )?;
             pgrx::notice!(
                 "cortex holds the claims of \"{}\" back until its rows are compared: {detail}",
                 self.stored.name
@@ -172,16 +191,24 @@ impl Wired {
             self.hold("the type of a bound column has changed")?;
         }
         let members = wiring::tree(self.stored.relation)?;
-        let detached: Vec<pg_sys::Oid> = self.wired.iter().copied().filter(|member| !members.contains(member)).collect();
-        if let Some(flaw) = wiring::flaw(self.stored.id, &known(&members, &self.wired), self.stored.relation)? {
+        let detached: Vec<pg_sys::Oid> = self
+            .wired
+            .iter()
+            .copied()
+            .filter(|member| !members.contains(member))
+            .collect();
+        if let Some(flaw) = wiring::flaw(self.stored.id, &known(&members, &self.wired))? {
             self.hold(&flaw)?;
         }
         for &member in members.iter().filter(|member| !self.wired.contains(member)) {
             if has_rows(member)? {
-                self.hold(&format!("partition {} was attached with rows", qualified(member)?))?;
+                self.hold(&format!(
+                    "partition {} was attached with rows",
+                    qualified(member)?
+                ))?;
             }
         }
-        wiring::install_on(self.stored.id, self.stored.relation, &unknown(&members, &self.wired))?;
+        wiring::install_on(self.stored.id, &unknown(&members, &self.wired))?;
         for member in detached {
             if qualified(member).is_ok() {
                 wiring::remove(self.stored.id, &[member])?;
@@ -196,7 +223,7 @@ impl Wired {
     /// The first look at a restored binding whose triggers are all back.
     fn adopt(mut self) -> Result<(), Fault> {
         let members = wiring::tree(self.stored.relation)?;
-        if wiring::flaw(self.stored.id, &members, self.stored.relation)?.is_some() {
+        if wiring::flaw(self.stored.id, &members)?.is_some() {
             return Ok(());
         }
         match self.compare() {
@@ -207,15 +234,27 @@ impl Wired {
 }
 
 fn known(members: &[pg_sys::Oid], wired: &[pg_sys::Oid]) -> Vec<pg_sys::Oid> {
-    members.iter().copied().filter(|member| wired.contains(member)).collect()
+    members
+        .iter()
+        .copied()
+        .filter(|member| wired.contains(member))
+        .collect()
 }
 
 fn unknown(members: &[pg_sys::Oid], wired: &[pg_sys::Oid]) -> Vec<pg_sys::Oid> {
-    members.iter().copied().filter(|member| !wired.contains(member)).collect()
+    members
+        .iter()
+        .copied()
+        .filter(|member| !wired.contains(member))
+        .collect()
 }
 
 fn has_rows(table: pg_sys::Oid) -> Result<bool, Fault> {
-    let found = db::write_one(&format!("SELECT EXISTS (SELECT FROM {})", qualified(table)?), &[], |row| row.must(1))?;
+    let found = db::write_one(
+        &format!("SELECT EXISTS (SELECT FROM {})", qualified(table)?),
+        &[],
+        |row| row.must(1),
+    )?;
     Ok(found.unwrap_or(false))
 }
 
@@ -247,11 +286,18 @@ fn unless_ours(work: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
 }
 
 #[pg_extern(sql = r#"
-CREATE FUNCTION cortex._ddl_begins() RETURNS void
+CREATE FUNCTION cortex._ddl_begins(detaching boolean) RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
 "#)]
-fn ddl_begins() -> Outcome<()> {
+fn ddl_begins(detaching: bool) -> Outcome<()> {
+    const PARTITIONED: &str =
+        "EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = b.relation AND c.relkind = 'p')";
     Ok(unless_ours(|| {
+        if detaching {
+            for binding in Wired::where_(PARTITIONED, &[])? {
+                binding.hold("a partition is being detached")?;
+            }
+        }
         for binding in Wired::where_("b.column_relation <> b.relation::pg_catalog.oid", &[])? {
             binding.adopt()?;
         }
@@ -325,9 +371,17 @@ fn ddl_dropped(
         WHERE d.relation = b.column_relation AND d.number = ANY (b.column_numbers))";
     Ok(unless_ours(|| {
         if !tables.is_empty() {
-            for binding in Wired::where_("b.relation::pg_catalog.oid = ANY ($1)", &[tables.clone().into()])? {
+            for binding in Wired::where_(
+                "b.relation::pg_catalog.oid = ANY ($1)",
+                &[tables.clone().into()],
+            )? {
                 let stored = &binding.stored;
-                hold::open(stored.namespace_id, stored.id, "unbound", Some("its table was dropped"))?;
+                hold::open(
+                    stored.namespace_id,
+                    stored.id,
+                    "unbound",
+                    Some("its table was dropped"),
+                )?;
                 db::execute(
                     "UPDATE cortex.binding SET relation = 0::pg_catalog.oid, wired = '{}', generation = generation + 1 WHERE id = $1",
                     &[stored.id.into()],
@@ -338,19 +392,24 @@ fn ddl_dropped(
                 binding.hold("a partition was dropped")?;
                 db::execute(
                     "UPDATE cortex.binding SET wired = $2, generation = generation + 1 WHERE id = $1",
-                    &[binding.stored.id.into(), wiring::wired(binding.stored.id)?.into()],
+                    &[
+                        binding.stored.id.into(),
+                        wiring::wired(binding.stored.id)?.into(),
+                    ],
                 )?;
             }
         }
         if !column_tables.is_empty() {
             for binding in Wired::where_(COLUMN, &[column_tables.into(), column_numbers.into()])? {
-                binding.hold("a bound column was dropped; cortex_unbind and cortex_bind with other columns")?;
+                binding.hold(
+                    "a bound column was dropped; cortex_unbind and cortex_bind with other columns",
+                )?;
             }
         }
         if others {
             for binding in Wired::where_("b.column_relation = b.relation::pg_catalog.oid", &[])? {
                 let members = known(&wiring::tree(binding.stored.relation)?, &binding.wired);
-                if let Some(flaw) = wiring::flaw(binding.stored.id, &members, binding.stored.relation)? {
+                if let Some(flaw) = wiring::flaw(binding.stored.id, &members)? {
                     binding.hold(&flaw)?;
                 } else if let Err(fault) = binding.compare() {
                     binding.hold(&fault.sentence())?;

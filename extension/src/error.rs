@@ -14,12 +14,27 @@ pub struct Fault {
 
 impl Fault {
     fn new(code: PgSqlErrorCode, message: String) -> Self {
-        Fault { code, message, detail: None, hint: None }
+        Fault {
+            code,
+            message,
+            detail: None,
+            hint: None,
+        }
     }
 
     /// An error of the server or a panic, as it was caught.
-    pub fn caught(code: PgSqlErrorCode, message: String, detail: Option<String>, hint: Option<String>) -> Self {
-        Fault { code, message, detail, hint }
+    pub fn caught(
+        code: PgSqlErrorCode,
+        message: String,
+        detail: Option<String>,
+        hint: Option<String>,
+    ) -> Self {
+        Fault {
+            code,
+            message,
+            detail,
+            hint,
+        }
     }
 
     /// 22023: an argument that no state of the database could make right.
@@ -29,7 +44,10 @@ impl Fault {
 
     /// 55000: right in itself, but not in the present state.
     pub fn state(message: String) -> Self {
-        Self::new(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+        Self::new(
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            message,
+        )
     }
 
     /// 42704: something named that does not exist (or that the caller may not know of).
@@ -142,7 +160,10 @@ impl From<Fault> for ErrorReport {
 /// An argument that may not be NULL, of a function that is not STRICT because others may. 22004 if it is.
 pub fn given<T>(value: Option<T>, name: &str) -> Result<T, Fault> {
     value.ok_or_else(|| {
-        Fault::new(PgSqlErrorCode::ERRCODE_NULL_VALUE_NOT_ALLOWED, format!("{name} is NULL"))
+        Fault::new(
+            PgSqlErrorCode::ERRCODE_NULL_VALUE_NOT_ALLOWED,
+            format!("{name} is NULL"),
+        )
     })
 }
 

@@ -3,7 +3,7 @@
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use crate::db;
+use crate::db::{self, Access, Kept};
 use crate::error::Fault;
 use crate::sources::change_id;
 
@@ -13,20 +13,28 @@ use crate::sources::change_id;
 /// Relying on a hold that is open already is safe: faults are released under a lock that waits for every
 /// transaction that has written to the table.
 pub fn open_fault(binding_id: i32, message: &str) -> Result<Option<String>, Fault> {
-    let insert = db::Kept::prepare(
+    let insert = Kept::prepare(
         "INSERT INTO cortex.hold (binding_id, reason, detail, opened_by) \
          SELECT b.id, 'fault', $2, cortex._change_id(b.namespace_id) FROM cortex.binding b \
           WHERE b.id = $1 AND NOT EXISTS (SELECT FROM cortex.hold h WHERE h.binding_id = b.id \
                                           AND h.reason = 'fault' AND h.released_by IS NULL) \
          RETURNING (SELECT b.name FROM cortex.binding b WHERE b.id = $1)",
         &[pg_sys::INT4OID, pg_sys::TEXTOID],
+        Access::Index,
         None,
     )?;
-    insert.write_one(&[binding_id.into_datum(), message.into_datum()], |row| row.must(1))
+    insert.write_one(&[binding_id.into_datum(), message.into_datum()], |row| {
+        row.must(1)
+    })
 }
 
 /// Opens a hold and answers with its id.
-pub fn open(namespace_id: i32, binding_id: i32, reason: &str, detail: Option<&str>) -> Result<i64, Fault> {
+pub fn open(
+    namespace_id: i32,
+    binding_id: i32,
+    reason: &str,
+    detail: Option<&str>,
+) -> Result<i64, Fault> {
     let change = change_id(namespace_id)?;
     db::write_one(
         "INSERT INTO cortex.hold (binding_id, reason, detail, opened_by) VALUES ($1, $2, $3, $4) RETURNING id",

@@ -8,7 +8,9 @@ mod db;
 mod ddl;
 mod error;
 mod hold;
+mod keys;
 mod load;
+mod lock;
 mod put;
 mod read;
 mod reconcile;
@@ -48,20 +50,41 @@ pgrx::extension_sql_file!(
 pgrx::extension_sql_file!(
     "../../sql/30_ddl.sql",
     name = "ddl",
-    requires = ["bind", ddl::ddl_begins, ddl::ddl_ended, ddl::ddl_rewrites, ddl::ddl_dropped]
+    requires = [
+        "bind",
+        ddl::ddl_begins,
+        ddl::ddl_ended,
+        ddl::ddl_rewrites,
+        ddl::ddl_dropped
+    ]
 );
 
 pgrx::extension_sql_file!(
     "../../sql/40_space.sql",
     name = "space",
-    requires = ["tables", sources::make_key, sources::change_of, chunk::embedding_text, vector::vector_fits]
+    requires = [
+        "tables",
+        sources::make_key,
+        sources::change_of,
+        chunk::embedding_text,
+        vector::vector_fits
+    ]
 );
 pgrx::extension_sql_file!(
     "../../sql/50_work.sql",
     name = "work",
-    requires = ["tables", chunk::chunk_batch, load::load_batch, reconcile::reconcile_batch]
+    requires = [
+        "tables",
+        chunk::chunk_batch,
+        load::load_batch,
+        reconcile::reconcile_batch
+    ]
 );
-pgrx::extension_sql_file!("../../sql/60_views.sql", name = "views", requires = ["bind", "space", "work"]);
+pgrx::extension_sql_file!(
+    "../../sql/60_views.sql",
+    name = "views",
+    requires = ["bind", "space", "work"]
+);
 pgrx::extension_sql_file!("../../sql/90_rights.sql", name = "rights", finalize);
 
 /// Runs once in each backend, when the library is loaded.

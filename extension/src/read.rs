@@ -135,8 +135,12 @@ fn cortex_read(
     // Packing stops at the first claim that does not fit, and the walk with it. The sum is a cheap lower bound
     // that keeps the packing from being tried after every claim.
     let served = serve::serve(&request, |shown| {
-        let least: u64 = shown.iter().map(|item| u64::from(tokens::estimate(&item.body))).sum();
-        least > u64::from(budget) && packed(shown, budget).is_ok_and(|packed| packed.next_needs.is_some())
+        let least: u64 = shown
+            .iter()
+            .map(|item| u64::from(tokens::estimate(&item.body)))
+            .sum();
+        least > u64::from(budget)
+            && packed(shown, budget).is_ok_and(|packed| packed.next_needs.is_some())
     })?;
     let packed = packed(&served.items, budget)?;
     let claims: Vec<Value> = packed

@@ -319,7 +319,11 @@ impl<'a> Scope<'a> {
         db::read(&sql, &args, |row| {
             let list = lists.entry(row.must::<String>(1)?).or_default();
             posting::unpack(row.must(2)?, row.must::<&[u8]>(3)?, |hit| {
-                list.push(lexical::Posting { item: hit.item, tf: hit.tf, len: hit.length });
+                list.push(lexical::Posting {
+                    item: hit.item,
+                    tf: hit.tf,
+                    len: hit.length,
+                });
             })
             .map_err(|error| Fault::internal(format!("the lexical index is damaged: {error}")))
         })?;

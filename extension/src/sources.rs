@@ -76,14 +76,25 @@ pub fn cluster() -> i64 {
 /// Answers with the version and whether it is a new one: the same content twice changes nothing.
 ///
 /// Callers at once for the same source wait for one another. Needs the rights of the schema's owner.
-pub fn open_version(namespace_id: i32, artifact_id: &str, content: &[Option<&str>]) -> Result<(i64, bool), Fault> {
+pub fn open_version(
+    namespace_id: i32,
+    artifact_id: &str,
+    content: &[Option<&str>],
+) -> Result<(i64, bool), Fault> {
     db::execute(
         "INSERT INTO cortex.source (namespace_id, artifact_id, hash_key) VALUES ($1, $2, $3) \
          ON CONFLICT ON CONSTRAINT source_artifact_key DO NOTHING",
-        &[namespace_id.into(), artifact_id.into(), random_key()?.to_vec().into()],
+        &[
+            namespace_id.into(),
+            artifact_id.into(),
+            random_key()?.to_vec().into(),
+        ],
     )?;
-    let (source_id, key) = locked(namespace_id, artifact_id)?
-        .ok_or_else(|| Fault::retry(format!("source \"{artifact_id}\" is being made by another transaction")))?;
+    let (source_id, key) = locked(namespace_id, artifact_id)?.ok_or_else(|| {
+        Fault::retry(format!(
+            "source \"{artifact_id}\" is being made by another transaction"
+        ))
+    })?;
     let new_hash = hash::content_hash(&source_key(&key)?, content).0.to_vec();
     let current = db::write_one(
         "SELECT id, content_hash FROM cortex.source_version WHERE source_id = $1 AND closed_by IS NULL",
@@ -102,7 +113,10 @@ pub fn open_version(namespace_id: i32, artifact_id: &str, content: &[Option<&str
         &[source_id.into(), new_hash.into(), change.into()],
         |row| row.must::<i64>(1),
     )?;
-    Ok((opened.ok_or_else(|| Fault::internal("a version row was not made".into()))?, true))
+    Ok((
+        opened.ok_or_else(|| Fault::internal("a version row was not made".into()))?,
+        true,
+    ))
 }
 
 /// Closes the current version of a source. Answers with it; `None` if the source has none or does not exist.
@@ -146,10 +160,17 @@ pub fn random_key() -> Result<Key, Fault> {
     if unsafe { pg_sys::pg_strong_random(key.as_mut_ptr().cast(), key.len()) } {
         Ok(key)
     } else {
-        Err(Fault::internal("the server has no source of random bytes".into()))
+        Err(Fault::internal(
+            "the server has no source of random bytes".into(),
+        ))
     }
 }
 
 fn source_key(bytes: &[u8]) -> Result<Key, Fault> {
-    bytes.try_into().map_err(|_| Fault::internal(format!("a hash key has {} bytes instead of 32", bytes.len())))
+    bytes.try_into().map_err(|_| {
+        Fault::internal(format!(
+            "a hash key has {} bytes instead of 32",
+            bytes.len()
+        ))
+    })
 }

@@ -35,7 +35,9 @@ pub fn guarded<T>(work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
 fn of(caught: CaughtError) -> Fault {
     let (CaughtError::PostgresError(report)
     | CaughtError::ErrorReport(report)
-    | CaughtError::RustPanic { ereport: report, .. }) = caught;
+    | CaughtError::RustPanic {
+        ereport: report, ..
+    }) = caught;
     Fault::caught(
         report.sql_error_code(),
         report.message().to_owned(),

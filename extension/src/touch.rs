@@ -8,10 +8,6 @@ use crate::binding::{Binding, identifier};
 
 /// Where the touched keys come from.
 pub enum Origin<'a> {
-    /// Transition tables of a statement: their names and the columns that hold the key there.
-    Transition(&'a [&'a str]),
-    /// Parameters of the statement, one group for each of so many keys.
-    Parameters(usize),
     /// A FROM item with columns `k1`, `k2` ... of the key's types.
     Keys(&'a str),
     /// Every row of the table and every source of the binding.
@@ -28,19 +24,22 @@ pub fn statement(binding: &Binding, origin: Origin) -> String {
     let stored = &binding.stored;
     let (id, namespace) = (stored.id, stored.namespace_id);
     let aliases: Vec<String> = (1..=binding.key.len()).map(|n| format!("k{n}")).collect();
-    let key_texts: Vec<String> =
-        binding.key.iter().zip(&aliases).map(|(column, alias)| column.text(&format!("d.{alias}"))).collect();
+    let key_texts: Vec<String> = binding
+        .key
+        .iter()
+        .zip(&aliases)
+        .map(|(column, alias)| column.text(&format!("d.{alias}")))
+        .collect();
     format!(
-        "WITH state AS ({state}), \
-         differing AS MATERIALIZED ( \
-             SELECT {keys}, artifact, version_id, hash_key, new_hash, source_id IS NULL AS unknown, \
+        "WITH differing AS MATERIALIZED ( \
+             SELECT {keys}, artifact, version_place, hash_key, new_hash, source_id IS NULL AS unknown, \
                     CASE WHEN source_id IS NULL THEN pg_catalog.nextval('cortex.source_id_seq') \
                          ELSE source_id END AS source_id \
-               FROM (SELECT state.*, CASE WHEN present THEN {hash} END AS new_hash FROM state OFFSET 0) s \
+               FROM (SELECT state.*, CASE WHEN present THEN {hash} END AS new_hash FROM ({state}) state OFFSET 0) s \
               WHERE new_hash IS DISTINCT FROM old_hash), \
          closed AS ( \
              UPDATE cortex.source_version v SET closed_by = (SELECT cortex._change_id({namespace})) \
-               FROM differing d WHERE v.id = d.version_id AND v.closed_by IS NULL RETURNING 1), \
+               FROM differing d WHERE v.ctid = d.version_place AND v.closed_by IS NULL RETURNING 1), \
          made AS ( \
              INSERT INTO cortex.source (id, namespace_id, artifact_id, binding_id, key, hash_key) \
              SELECT d.source_id, {namespace}, d.artifact, {id}, ARRAY[{key_texts}], d.hash_key \
@@ -62,8 +61,11 @@ pub fn statement(binding: &Binding, origin: Origin) -> String {
 pub fn rows(binding: &Binding, keys: &str) -> String {
     let aliases: Vec<String> = (1..=binding.key.len()).map(|n| format!("k{n}")).collect();
     let references = binding.key_of("u");
-    let same: Vec<String> =
-        references.iter().zip(&aliases).map(|(key, alias)| format!("{key} OPERATOR(pg_catalog.=) k.{alias}")).collect();
+    let same: Vec<String> = references
+        .iter()
+        .zip(&aliases)
+        .map(|(key, alias)| format!("{key} OPERATOR(pg_catalog.=) k.{alias}"))
+        .collect();
     format!(
         "SELECT {} FROM {keys} k ({}) JOIN {} u ON {}",
         binding.artifact(&references),
@@ -75,8 +77,13 @@ pub fn rows(binding: &Binding, keys: &str) -> String {
 
 /// SQL for the hash of the content in columns `v1`, `v2` ... under `hash_key`.
 fn hash(binding: &Binding) -> String {
-    let values: Vec<String> = (1..=binding.values.len()).map(|n| format!("v{n}")).collect();
-    format!("cortex._content_hash(hash_key, VARIADIC ARRAY[{}])", values.join(", "))
+    let values: Vec<String> = (1..=binding.values.len())
+        .map(|n| format!("v{n}"))
+        .collect();
+    format!(
+        "cortex._content_hash(hash_key, VARIADIC ARRAY[{}])",
+        values.join(", ")
+    )
 }
 
 /// One row for each touched artifact: its key, whether its row is `present`, the row's values, and the
@@ -84,17 +91,26 @@ fn hash(binding: &Binding) -> String {
 fn state(binding: &Binding, origin: Origin, aliases: &[String]) -> String {
     let (id, namespace) = (binding.stored.id, binding.stored.namespace_id);
     let live = live(binding, aliases);
-    let versions = "LEFT JOIN cortex.source_version v ON v.source_id = s.id AND v.closed_by IS NULL";
+    let versions =
+        "LEFT JOIN cortex.source_version v ON v.source_id = s.id AND v.closed_by IS NULL";
     let columns = |keys: &str, artifact: &str| {
-        let values: Vec<String> = (1..=binding.values.len()).map(|n| format!("r.v{n}")).collect();
+        let values: Vec<String> = (1..=binding.values.len())
+            .map(|n| format!("r.v{n}"))
+            .collect();
         format!(
-            "{keys}, {artifact} AS artifact, r.present, {values}, s.id AS source_id, v.id AS version_id, \
+            "{keys}, {artifact} AS artifact, r.present, {values}, s.id AS source_id, v.ctid AS version_place, \
              v.content_hash AS old_hash, \
              CASE WHEN s.id IS NULL AND r.present THEN cortex._random_key() ELSE s.hash_key END AS hash_key",
             values = values.join(", "),
         )
     };
-    let of = |table: &str| aliases.iter().map(|alias| format!("{table}.{alias}")).collect::<Vec<_>>().join(", ");
+    let of = |table: &str| {
+        aliases
+            .iter()
+            .map(|alias| format!("{table}.{alias}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let touched = match origin {
         Origin::Everything => {
             return format!(
@@ -113,25 +129,12 @@ fn state(binding: &Binding, origin: Origin, aliases: &[String]) -> String {
                 columns = columns(&of("r"), "s.artifact_id"),
             );
         }
-        Origin::Transition(tables) => {
-            let keys = binding.key.iter().zip(aliases).map(|(column, alias)| format!("{} AS {alias}", identifier(&column.name)));
-            let keys = keys.collect::<Vec<_>>().join(", ");
-            let selects: Vec<String> = tables.iter().map(|table| format!("SELECT {keys} FROM {table}")).collect();
-            format!("({})", selects.join(" UNION ALL "))
-        }
-        Origin::Parameters(groups) => {
-            let width = aliases.len();
-            let group = |g: usize| (1..=width).map(|n| format!("${}", g * width + n)).collect::<Vec<_>>().join(", ");
-            let rows: Vec<String> = (0..groups).map(|g| format!("({})", group(g))).collect();
-            format!("(VALUES {})", rows.join(", "))
-        }
-        Origin::Keys(from) => format!("(SELECT * FROM {from})"),
+        Origin::Keys(from) => distinct(binding, from, aliases),
     };
     format!(
         "SELECT {columns} FROM ({touched}) t LEFT JOIN ({live}) r ON {same_row} \
          LEFT JOIN cortex.source s ON s.namespace_id = {namespace} AND s.artifact_id = t.artifact {versions}",
         columns = columns(&of("t"), "t.artifact"),
-        touched = distinct(binding, &touched, aliases),
         same_row = same_row(binding, aliases),
     )
 }
@@ -141,7 +144,9 @@ fn distinct(binding: &Binding, from: &str, aliases: &[String]) -> String {
     let keys = aliases.join(", ");
     let artifact = binding.artifact(aliases);
     if binding.exact_key() {
-        format!("SELECT {keys}, {artifact} AS artifact FROM (SELECT DISTINCT {keys} FROM {from} k ({keys})) k")
+        format!(
+            "SELECT {keys}, {artifact} AS artifact FROM (SELECT DISTINCT {keys} FROM {from} k ({keys})) k"
+        )
     } else {
         format!("SELECT DISTINCT {keys}, {artifact} AS artifact FROM {from} k ({keys})")
     }
@@ -150,9 +155,17 @@ fn distinct(binding: &Binding, from: &str, aliases: &[String]) -> String {
 /// The rows of the bound table: key, artifact id, values.
 fn live(binding: &Binding, aliases: &[String]) -> String {
     let references = binding.key_of("u");
-    let keys: Vec<String> = references.iter().zip(aliases).map(|(key, alias)| format!("{key} AS {alias}")).collect();
+    let keys: Vec<String> = references
+        .iter()
+        .zip(aliases)
+        .map(|(key, alias)| format!("{key} AS {alias}"))
+        .collect();
     let values = binding.values.iter().enumerate().map(|(n, column)| {
-        format!("{} AS v{}", column.nullable_text(&format!("u.{}", identifier(&column.name))), n + 1)
+        format!(
+            "{} AS v{}",
+            column.nullable_text(&format!("u.{}", identifier(&column.name))),
+            n + 1
+        )
     });
     format!(
         "SELECT {keys}, {artifact} AS artifact, true AS present, {values} FROM {from} u",
@@ -165,8 +178,10 @@ fn live(binding: &Binding, aliases: &[String]) -> String {
 
 /// The join of a touched key `t` with its row `r`.
 fn same_row(binding: &Binding, aliases: &[String]) -> String {
-    let mut terms: Vec<String> =
-        aliases.iter().map(|alias| format!("r.{alias} OPERATOR(pg_catalog.=) t.{alias}")).collect();
+    let mut terms: Vec<String> = aliases
+        .iter()
+        .map(|alias| format!("r.{alias} OPERATOR(pg_catalog.=) t.{alias}"))
+        .collect();
     if !binding.exact_key() {
         terms.push("r.artifact OPERATOR(pg_catalog.=) t.artifact".into());
     }

@@ -16,21 +16,22 @@ use pgrx::prelude::*;
 use pgrx::{PgTrigger, pg_sys};
 
 use crate::binding::{Binding, STORED, Stored, qualified};
-use crate::db::{self, Kept, Slot};
+use crate::db::{self, Access, Kept, Slot};
 use crate::error::{Fault, Outcome};
 use crate::hold;
-use crate::rights;
+use crate::keys::{self, Keys};
 use crate::subxact::guarded;
 use crate::touch::{self, Origin};
 
-/// Up to so many touched rows the kept plan is used, which looks everything up by index.
+/// Up to so many keys are looked up by index without asking how large the tables are.
 const FEW: i64 = 64;
-/// So many plans a backend keeps: a table has up to three for each partition that is named in statements.
-const KEPT_PLANS: usize = 512;
-/// Names of the transition tables in `CREATE TRIGGER`.
-pub const OLD: &str = "cortex_old";
-/// See [`OLD`].
-pub const NEW: &str = "cortex_new";
+/// One key in so many rows of the table: beyond, scanning is faster than looking up. A look-up takes about 5 us,
+/// a scanned and hashed row 0.4 us.
+const LOOKED_UP: i64 = 16;
+/// Rows of `cortex.source` on a page, about.
+const SOURCES_PER_PAGE: i64 = 64;
+/// So many plans a backend keeps.
+const KEPT_PLANS: usize = 256;
 
 #[pg_trigger(sql = r#"
 CREATE FUNCTION cortex._touch() RETURNS trigger LANGUAGE c SECURITY DEFINER
@@ -39,7 +40,9 @@ CREATE FUNCTION cortex._touch() RETURNS trigger LANGUAGE c SECURITY DEFINER
     SET extra_float_digits = 1 SET bytea_output = 'hex'
     AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
 "#)]
-fn touched<'a>(trigger: &'a PgTrigger<'a>) -> Result<Option<PgHeapTuple<'a, AllocatedByRust>>, ErrorReport> {
+fn touched<'a>(
+    trigger: &'a PgTrigger<'a>,
+) -> Result<Option<PgHeapTuple<'a, AllocatedByRust>>, ErrorReport> {
     if let Err(report) = follow(trigger.trigger_data()) {
         report.report(PgLogLevel::ERROR);
     }
@@ -83,60 +86,30 @@ fn touch(data: &pg_sys::TriggerData, binding_id: i32) -> Result<(), Fault> {
     if stored.silent {
         return Ok(());
     }
-    let event = Event::of(data);
-    match event {
-        Event::Truncate => {
-            let sql = touch::statement(&Binding::resolve(stored)?, Origin::Gone);
-            db::Kept::prepare(&sql, &[], None)?.write(&[], None, |_| Ok(()))?;
-        }
-        Event::Row { .. } => {
-            let relation = relation_of(data);
-            let (columns, arguments) = row_keys(data, &stored)?;
-            let plan = kept_plan(data, stored, relation, event, &columns)?;
-            by_index()?;
-            plan.write(&arguments, None, |_| Ok(()))?;
-        }
-        Event::Statement { .. } if touched_rows(data) <= FEW => {
-            let relation = relation_of(data);
-            let plan = kept_plan(data, stored, relation, event, &[])?;
-            by_index()?;
-            plan.write(&[], Some(data), |_| Ok(()))?;
-        }
-        Event::Statement { .. } => {
-            let sql = touch::statement(&Binding::resolve(stored)?, Origin::Transition(&event.tables()));
-            db::Kept::prepare(&sql, &[], Some(data))?.write(&[], Some(data), |_| Ok(()))?;
-        }
+    if data.tg_event & pg_sys::TRIGGER_EVENT_OPMASK == pg_sys::TRIGGER_EVENT_TRUNCATE {
+        let sql = touch::statement(&Binding::resolve(stored)?, Origin::Gone);
+        return run(&Kept::prepare(&sql, &[], Access::Planned, None)?, None);
     }
-    Ok(())
+    let keys = Keys::of(data, &stored)?;
+    if keys.count() == 0 {
+        Ok(())
+    } else if keys.count() <= FEW || keys.count() <= source_count()? / LOOKED_UP {
+        run(&*kept_plan(stored, &keys)?, Some(&keys))
+    } else {
+        let sql = by_keys(&Binding::resolve(stored)?);
+        run(
+            &Kept::prepare(&sql, &[], Access::Scan, Some(&keys))?,
+            Some(&keys),
+        )
+    }
 }
 
-/// What fired.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Event {
-    Truncate,
-    Row { old: bool, new: bool },
-    Statement { old: bool, new: bool },
+fn run(statement: &Kept, keys: Option<&Keys>) -> Result<(), Fault> {
+    statement.write(&[], keys, |_| Ok(())).map(drop)
 }
 
-impl Event {
-    fn of(data: &pg_sys::TriggerData) -> Self {
-        let kind = data.tg_event & pg_sys::TRIGGER_EVENT_OPMASK;
-        let (old, new) = (kind != pg_sys::TRIGGER_EVENT_INSERT, kind != pg_sys::TRIGGER_EVENT_DELETE);
-        if kind == pg_sys::TRIGGER_EVENT_TRUNCATE {
-            Event::Truncate
-        } else if data.tg_event & pg_sys::TRIGGER_EVENT_ROW != 0 {
-            Event::Row { old, new }
-        } else {
-            Event::Statement { old, new }
-        }
-    }
-
-    fn tables(self) -> Vec<&'static str> {
-        match self {
-            Event::Statement { old, new } => [(old, OLD), (new, NEW)].iter().filter(|t| t.0).map(|t| t.1).collect(),
-            _ => Vec::new(),
-        }
-    }
+fn by_keys(binding: &Binding) -> String {
+    touch::statement(binding, Origin::Keys(&keys::NAME.to_string_lossy()))
 }
 
 /// The binding as committed now, whatever the transaction's isolation level.
@@ -145,123 +118,87 @@ fn stored(binding_id: i32) -> Result<Option<Stored>, Fault> {
         static FIND: Slot = const { Slot::new() };
     }
     let sql = format!("SELECT {STORED} FROM cortex.binding b WHERE b.id = $1");
-    db::kept(&FIND, &sql, &[pg_sys::INT4OID])?.write_one(&[binding_id.into_datum()], Stored::from_row)
+    db::kept(&FIND, &sql, &[pg_sys::INT4OID])?
+        .write_one(&[binding_id.into_datum()], Stored::from_row)
 }
 
-#[derive(PartialEq, Eq, Hash)]
-struct PlanKey {
-    binding_id: i32,
-    /// The table that the statement named: transition tables have its row type.
-    relation: pg_sys::Oid,
-    event: Event,
-}
-
+/// A statement that looks its keys up by index, kept for as long as what it was made from stays.
 struct Plan {
     stored: Stored,
     table: String,
-    columns: Vec<pg_sys::Oid>,
+    types: Vec<pg_sys::Oid>,
     kept: Rc<Kept>,
 }
 
-/// The plan for few rows, made anew when the binding, the table's name or the key's types have changed.
-fn kept_plan(
-    data: &pg_sys::TriggerData,
-    stored: Stored,
-    relation: pg_sys::Oid,
-    event: Event,
-    columns: &[pg_sys::Oid],
-) -> Result<Rc<Kept>, Fault> {
+/// The binding's plan, made anew when the binding, the table's name or the key's types have changed.
+fn kept_plan(stored: Stored, keys: &Keys) -> Result<Rc<Kept>, Fault> {
     thread_local! {
-        static PLANS: RefCell<HashMap<PlanKey, Plan>> = RefCell::new(HashMap::new());
+        static PLANS: RefCell<HashMap<i32, Plan>> = RefCell::new(HashMap::new());
     }
-    let key = PlanKey { binding_id: stored.id, relation, event };
     let table = qualified(stored.relation)?;
     let found = PLANS.with_borrow(|plans| {
         plans
-            .get(&key)
-            .filter(|plan| plan.stored == stored && plan.table == table && plan.columns == columns)
+            .get(&stored.id)
+            .filter(|plan| {
+                plan.stored == stored && plan.table == table && plan.types == keys.types()
+            })
             .map(|plan| plan.kept.clone())
     });
     if let Some(kept) = found {
         return Ok(kept);
     }
     let binding = Binding::resolve(stored)?;
-    by_index()?;
-    let kept = Rc::new(match event {
-        Event::Row { old, new } => {
-            let sql = touch::statement(&binding, Origin::Parameters(usize::from(old) + usize::from(new)));
-            Kept::prepare(&sql, columns, None)?
-        }
-        _ => Kept::prepare(&touch::statement(&binding, Origin::Transition(&event.tables())), &[], Some(data))?,
-    });
-    let plan = Plan { stored: binding.stored, table, columns: columns.to_vec(), kept: kept.clone() };
+    let kept = Rc::new(Kept::prepare(
+        &by_keys(&binding),
+        &[],
+        Access::Index,
+        Some(keys),
+    )?);
+    let stored = binding.stored;
+    let plan = Plan {
+        table,
+        types: keys.types().to_vec(),
+        kept: kept.clone(),
+        stored,
+    };
     PLANS.with_borrow_mut(|plans| {
         if plans.len() >= KEPT_PLANS {
             plans.clear();
         }
-        plans.insert(key, plan);
+        plans.insert(plan.stored.id, plan);
     });
     Ok(kept)
 }
 
-/// Makes the planner look a few keys up by index, also while statistics say that the tables are empty. The
-/// function's own settings are put back when it returns, and these with them.
-fn by_index() -> Result<(), Fault> {
-    for name in ["enable_seqscan", "enable_hashjoin", "enable_mergejoin"] {
-        rights::set_local(name, "off")?;
-    }
-    Ok(())
-}
-
-fn has_no_rows(data: &pg_sys::TriggerData) -> bool {
-    matches!(Event::of(data), Event::Statement { .. }) && touched_rows(data) == 0
-}
-
-/// Rows of the transition tables together.
-fn touched_rows(data: &pg_sys::TriggerData) -> i64 {
-    let count = |store: *mut pg_sys::Tuplestorestate| {
-        if store.is_null() {
-            0
-        } else {
-            // SAFETY: the trigger's own tuple store.
-            unsafe { pg_sys::tuplestore_tuple_count(store) }
-        }
+/// About how many sources there are, from the size of their table: statistics may not have come yet.
+fn source_count() -> Result<i64, Fault> {
+    // SAFETY: look-ups by name; the relation is closed before anything can fail, its lock kept to the end of the
+    // transaction as for any table that was read.
+    let pages = unsafe {
+        let table = pg_sys::get_relname_relid(
+            c"source".as_ptr(),
+            pg_sys::get_namespace_oid(c"cortex".as_ptr(), false),
+        );
+        let relation = pg_sys::relation_open(table, pg_sys::AccessShareLock as i32);
+        let pages =
+            pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
+        pg_sys::relation_close(relation, pg_sys::NoLock as i32);
+        pages
     };
-    count(data.tg_oldtable) + count(data.tg_newtable)
+    Ok(i64::from(pages) * SOURCES_PER_PAGE)
 }
 
-/// Types and values of the key in the row trigger's old and new row, by the column names of the table that
-/// fired: a partition may number its columns otherwise.
-fn row_keys(
-    data: &pg_sys::TriggerData,
-    stored: &Stored,
-) -> Result<(Vec<pg_sys::Oid>, Vec<Option<pg_sys::Datum>>), Fault> {
-    let (mut types, mut values) = (Vec::new(), Vec::new());
-    // An UPDATE has its old row in tg_trigtuple and its new one in tg_newtuple; else there is one row.
-    for tuple in [data.tg_trigtuple, data.tg_newtuple].into_iter().filter(|tuple| !tuple.is_null()) {
-        for name in &stored.key_columns {
-            let c_name = std::ffi::CString::new(name.as_str())
-                .map_err(|_| Fault::internal("a column name holds a NUL byte".into()))?;
-            // SAFETY: tuple and descriptor belong to the relation of this trigger call.
-            unsafe {
-                let descriptor = (*data.tg_relation).rd_att;
-                let number = pg_sys::SPI_fnumber(descriptor, c_name.as_ptr());
-                if number <= 0 {
-                    return Err(Fault::state(format!("the bound column \"{name}\" is gone")));
-                }
-                let mut null = false;
-                let datum = pg_sys::SPI_getbinval(tuple, descriptor, number, &mut null);
-                types.push(pg_sys::getBaseType(pg_sys::SPI_gettypeid(descriptor, number)));
-                values.push((!null).then_some(datum));
-            }
-        }
-    }
-    Ok((types, values))
-}
-
-fn relation_of(data: &pg_sys::TriggerData) -> pg_sys::Oid {
-    // SAFETY: the server passes an open relation.
-    unsafe { (*data.tg_relation).rd_id }
+/// Whether a statement has touched nothing.
+fn has_no_rows(data: &pg_sys::TriggerData) -> bool {
+    let event = data.tg_event;
+    let empty = |store: *mut pg_sys::Tuplestorestate| {
+        // SAFETY: the trigger's own tuple store.
+        store.is_null() || unsafe { pg_sys::tuplestore_tuple_count(store) } == 0
+    };
+    event & pg_sys::TRIGGER_EVENT_OPMASK != pg_sys::TRIGGER_EVENT_TRUNCATE
+        && event & pg_sys::TRIGGER_EVENT_ROW == 0
+        && empty(data.tg_oldtable)
+        && empty(data.tg_newtable)
 }
 
 /// The trigger's argument.
@@ -269,7 +206,11 @@ fn binding_id(data: &pg_sys::TriggerData) -> Outcome<i32> {
     // SAFETY: the server passes the trigger's definition; tgargs holds tgnargs strings.
     let argument = unsafe {
         let trigger = &*data.tg_trigger;
-        if trigger.tgnargs == 1 { CStr::from_ptr(*trigger.tgargs).to_str().ok() } else { None }
+        if trigger.tgnargs == 1 {
+            CStr::from_ptr(*trigger.tgargs).to_str().ok()
+        } else {
+            None
+        }
     };
     let id = argument.and_then(|text| text.parse().ok());
     Ok(id.ok_or_else(|| Fault::argument("a trigger of cortex takes the id of a binding".into()))?)

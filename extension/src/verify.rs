@@ -24,7 +24,10 @@ const MAX_TRACE: usize = 8 << 20;
 /// was expected and what was found; bad data gives a report, not an error.
 // Parallel unsafe: a subtransaction cannot begin in parallel mode.
 #[pg_extern(stable, requires = ["tables"])]
-fn cortex_verify(trace_id: Option<i64>, question: default!(Option<&str>, "NULL")) -> Outcome<JsonB> {
+fn cortex_verify(
+    trace_id: Option<i64>,
+    question: default!(Option<&str>, "NULL"),
+) -> Outcome<JsonB> {
     let trace_id = given(trace_id, "trace_id")?;
     let owner = Owner::enter()?;
     let (namespace, body) = stored(&owner, trace_id)?;
@@ -34,7 +37,10 @@ fn cortex_verify(trace_id: Option<i64>, question: default!(Option<&str>, "NULL")
 /// Verifies the text of a trace, as stored or as handed on. Beyond its roots it is checked against this
 /// database where the caller may read the namespace that it names.
 #[pg_extern(stable, name = "cortex_verify", requires = ["tables"])]
-fn cortex_verify_text(trace: Option<&str>, question: default!(Option<&str>, "NULL")) -> Outcome<JsonB> {
+fn cortex_verify_text(
+    trace: Option<&str>,
+    question: default!(Option<&str>, "NULL"),
+) -> Outcome<JsonB> {
     let trace = given(trace, "trace")?;
     let owner = Owner::enter()?;
     let named = if trace.len() <= MAX_TRACE {
@@ -131,10 +137,7 @@ impl Store {
         }
     }
 
-    fn guarded<T>(
-        &mut self,
-        work: impl FnOnce(&Self) -> Result<T, Fault>,
-    ) -> Result<T, String> {
+    fn guarded<T>(&mut self, work: impl FnOnce(&Self) -> Result<T, Fault>) -> Result<T, String> {
         subxact::guarded(|| work(self)).map_err(|fault| {
             let told = fault.message().to_owned();
             if fault.concerns_the_caller() {
@@ -219,7 +222,11 @@ fn recomputed(
         .iter()
         .find(|candidate| candidate.item == ranked.item)
         .map(|candidate| candidate.leaf);
-    let leaf = if recorded == Some(computed) { kept } else { computed };
+    let leaf = if recorded == Some(computed) {
+        kept
+    } else {
+        computed
+    };
     Ok(Candidate {
         item: ranked.item,
         artifact: stored.artifact.clone(),
@@ -267,7 +274,13 @@ fn stored_items(
             start: row.must::<i32>(7)?.max(0) as u64,
             end: row.must::<i32>(8)?.max(0) as u64,
         };
-        Ok((row.must::<i64>(1)?, Kept { item, leaf: row.must(9)? }))
+        Ok((
+            row.must::<i64>(1)?,
+            Kept {
+                item,
+                leaf: row.must(9)?,
+            },
+        ))
     })?;
     Ok(rows.into_iter().collect())
 }

@@ -5,8 +5,8 @@ pub mod table;
 pub mod wiring;
 
 use pgrx::datum::{AnyArray, JsonB};
-use pgrx::prelude::*;
 use pgrx::pg_sys;
+use pgrx::prelude::*;
 use serde_json::{Value, json};
 
 use crate::binding::Stored;
@@ -14,14 +14,11 @@ use crate::db;
 use crate::ddl::quietly;
 use crate::error::{Fault, Outcome};
 use crate::hold;
+use crate::lock::{self, Patience};
 use crate::reconcile;
 use crate::rights::{self, Owner, Rendering, current_user};
 use crate::sources::random_key;
-use crate::subxact::guarded;
 use table::{Choice, Table, Wanted};
-
-/// How long a lock on the user's table is waited for if the session has set no limit of its own.
-const LOCK_TIMEOUT: &str = "5s";
 
 #[pg_extern(sql = r#"
 CREATE FUNCTION cortex_bind(relation regclass, text_columns name[] DEFAULT NULL, title_column name DEFAULT NULL,
@@ -41,7 +38,8 @@ fn cortex_bind(
     name: Option<String>,
     preview: Option<bool>,
 ) -> Outcome<JsonB> {
-    let relation = relation.ok_or_else(|| Fault::argument("relation is NULL; name the table to bind".into()))?;
+    let relation = relation
+        .ok_or_else(|| Fault::argument("relation is NULL; name the table to bind".into()))?;
     let namespace = namespace.ok_or_else(|| Fault::argument("namespace is NULL".into()))?;
     let wanted = Wanted {
         key: names("key_columns", key_columns)?,
@@ -61,7 +59,7 @@ fn cortex_bind(
         let choice = table.choose(wanted)?;
         return Ok(JsonB(answer(&table, &choice, namespace, None)?));
     }
-    lock(&table.qualified)?;
+    lock::table(&table.qualified, Patience::Caller)?;
     let table = Table::inspect(relation, user)?; // as it is now that nobody can change it
     let choice = table.choose(wanted)?;
     let mut told = answer(&table, &choice, namespace, None)?;
@@ -85,20 +83,26 @@ fn bind(
     let (name, revived) = name_for(table, namespace, namespace_id, name)?;
     let id = match revived {
         Some(id) => id,
-        None => db::write_one("SELECT pg_catalog.nextval('cortex.binding_id_seq')::pg_catalog.int4", &[], |row| row.must(1))?
-            .ok_or_else(|| Fault::internal("no id for the binding".into()))?,
+        None => db::write_one(
+            "SELECT pg_catalog.nextval('cortex.binding_id_seq')::pg_catalog.int4",
+            &[],
+            |row| row.must(1),
+        )?
+        .ok_or_else(|| Fault::internal("no id for the binding".into()))?,
     };
     let wired = quietly(|| wiring::install(id, table.relation))?;
-    let list = |columns: &[table::Column]| columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
+    let list = |columns: &[table::Column]| {
+        columns
+            .iter()
+            .map(|column| column.name.clone())
+            .collect::<Vec<_>>()
+    };
     let one = |column: &Option<table::Column>| column.as_ref().map(|column| column.name.clone());
     let numbers: Vec<i16> = choice.columns().map(|column| column.number).collect();
-    let types: Vec<String> = choice.columns().map(|column| column.type_name.clone()).collect();
-    let same_key = db::write_one(
-        "SELECT key_columns::pg_catalog.text[] = $2 AND column_types[:pg_catalog.cardinality($2)] = $3 \
-           FROM cortex.binding WHERE id = $1",
-        &[id.into(), list(&choice.key).into(), types[..choice.key.len()].to_vec().into()],
-        |row| row.must::<bool>(1),
-    )?;
+    let types: Vec<String> = choice
+        .columns()
+        .map(|column| column.type_name.clone())
+        .collect();
     db::execute(
         "INSERT INTO cortex.binding (id, namespace_id, name, relation, key_columns, text_columns, title_column, date_column, \
                                      origin, column_relation, column_numbers, column_types, wired) \
@@ -127,11 +131,17 @@ fn bind(
     let kind = match revived {
         None => "load",
         Some(_) => {
-            if same_key == Some(false) {
-                reconcile::close_all(id)?;
-            }
-            hold::release(namespace_id, id, &["unbound", "paused", "fault", "needs_reconcile"])?;
-            hold::open(namespace_id, id, "needs_reconcile", Some("bound again; the rows are being compared"))?;
+            hold::release(
+                namespace_id,
+                id,
+                &["unbound", "paused", "fault", "needs_reconcile"],
+            )?;
+            hold::open(
+                namespace_id,
+                id,
+                "needs_reconcile",
+                Some("bound again; the rows are being compared"),
+            )?;
             "reconcile"
         }
     };
@@ -149,13 +159,19 @@ fn cortex_unbind(binding: &str, namespace: &str) -> Outcome<JsonB> {
     let _owner = Owner::enter()?;
     let stored = find(binding, namespace, user)?;
     if hold::is_open(stored.id, "unbound")? {
-        return Ok(JsonB(json!({"binding": stored.name, "unbound": true, "already": true})));
+        return Ok(JsonB(
+            json!({"binding": stored.name, "unbound": true, "already": true}),
+        ));
     }
     hold::open(stored.namespace_id, stored.id, "unbound", None)?;
     let members = wiring::wired(stored.id)?;
-    with_lock_timeout(|| quietly(|| wiring::remove(stored.id, &members)))?;
+    lock::within(Patience::Caller, || {
+        quietly(|| wiring::remove(stored.id, &members))
+    })?;
     reconcile::cancel(stored.id)?;
-    Ok(JsonB(json!({"binding": stored.name, "unbound": true, "already": false})))
+    Ok(JsonB(
+        json!({"binding": stored.name, "unbound": true, "already": false}),
+    ))
 }
 
 #[pg_extern(sql = r#"
@@ -171,7 +187,9 @@ fn cortex_pause(binding: &str, namespace: &str) -> Outcome<JsonB> {
     if !already {
         hold::open(stored.namespace_id, stored.id, "paused", None)?;
     }
-    Ok(JsonB(json!({"binding": stored.name, "paused": true, "already": already})))
+    Ok(JsonB(
+        json!({"binding": stored.name, "paused": true, "already": already}),
+    ))
 }
 
 #[pg_extern(sql = r#"
@@ -185,7 +203,9 @@ fn cortex_resume(binding: &str, namespace: &str) -> Outcome<JsonB> {
     let stored = find(binding, namespace, user)?;
     refuse_unbound(&stored)?;
     if !hold::is_open(stored.id, "paused")? {
-        return Ok(JsonB(json!({"binding": stored.name, "paused": false, "already": true})));
+        return Ok(JsonB(
+            json!({"binding": stored.name, "paused": false, "already": true}),
+        ));
     }
     let mut told = reconcile::now(stored.id)?;
     told["paused"] = json!(false);
@@ -204,16 +224,20 @@ fn cortex_reconcile(binding: &str, namespace: &str) -> Outcome<JsonB> {
     let stored = find(binding, namespace, user)?;
     refuse_unbound(&stored)?;
     if hold::is_open(stored.id, "paused")? {
-        Err(Fault::state(format!("binding \"{}\" is paused", stored.name))
-            .hint("cortex_resume(binding) reconciles it and lets it go on."))?;
+        Err(
+            Fault::state(format!("binding \"{}\" is paused", stored.name))
+                .hint("cortex_resume(binding) reconciles it and lets it go on."),
+        )?;
     }
     Ok(JsonB(reconcile::now(stored.id)?))
 }
 
 fn refuse_unbound(stored: &Stored) -> Result<(), Fault> {
     if hold::is_open(stored.id, "unbound")? {
-        return Err(Fault::state(format!("binding \"{}\" is unbound", stored.name))
-            .hint("Bind its table again with cortex_bind."));
+        return Err(
+            Fault::state(format!("binding \"{}\" is unbound", stored.name))
+                .hint("Bind its table again with cortex_bind."),
+        );
     }
     Ok(())
 }
@@ -235,8 +259,10 @@ fn find(name: &str, namespace: &str, user: pg_sys::Oid) -> Result<Stored, Fault>
     let all = unsafe { pg_sys::superuser_arg(user) };
     match found {
         Some((stored, owned)) if owned || all => Ok(stored),
-        _ => Err(Fault::unknown(format!("namespace \"{namespace}\" has no binding \"{name}\" of a table of yours"))
-            .hint("View cortex.bindings lists bindings by name.")),
+        _ => Err(Fault::unknown(format!(
+            "namespace \"{namespace}\" has no binding \"{name}\" of a table of yours"
+        ))
+        .hint("View cortex.bindings lists bindings by name.")),
     }
 }
 
@@ -247,7 +273,10 @@ fn namespace_for(name: &str, user: pg_sys::Oid) -> Result<i32, Fault> {
         &[],
     )?;
     if name.is_empty() || name.len() > 200 {
-        return Err(Fault::argument(format!("a namespace is named in 1 to 200 bytes, \"{name}\" has {}", name.len())));
+        return Err(Fault::argument(format!(
+            "a namespace is named in 1 to 200 bytes, \"{name}\" has {}",
+            name.len()
+        )));
     }
     let made = db::write_one(
         "INSERT INTO cortex.namespace (name, secret) VALUES ($1, $2) \
@@ -268,42 +297,77 @@ fn namespace_for(name: &str, user: pg_sys::Oid) -> Result<i32, Fault> {
     }
     let id = rights::readable(name, user)?.id;
     // Bindings of one namespace are made one after another: their names are settled by looking.
-    db::execute("SELECT FROM cortex.namespace WHERE id = $1 FOR NO KEY UPDATE", &[id.into()])?;
+    db::execute(
+        "SELECT FROM cortex.namespace WHERE id = $1 FOR NO KEY UPDATE",
+        &[id.into()],
+    )?;
     Ok(id)
 }
 
 /// The name of the binding, and the unbound binding that it brings back, if any: the one of this table, or
 /// one of the same name whose table is gone (or that the caller names).
-fn name_for(table: &Table, namespace: &str, namespace_id: i32, asked: Option<String>) -> Result<(String, Option<i32>), Fault> {
-    let here = known(namespace_id, "b.relation = $2::pg_catalog.oid", table.relation.into())?;
-    if let Some(Known { id, name, unbound, .. }) = here {
+fn name_for(
+    table: &Table,
+    namespace: &str,
+    namespace_id: i32,
+    asked: Option<String>,
+) -> Result<(String, Option<i32>), Fault> {
+    let here = known(
+        namespace_id,
+        "b.relation = $2::pg_catalog.oid",
+        table.relation.into(),
+    )?;
+    if let Some(Known {
+        id, name, unbound, ..
+    }) = here
+    {
         if !unbound {
-            return Err(Fault::duplicate(format!("{} is bound already, as \"{name}\" in namespace \"{namespace}\"", table.qualified))
-                .hint("cortex_unbind first to bind other columns, or bind it in another namespace."));
+            return Err(Fault::duplicate(format!(
+                "{} is bound already, as \"{name}\" in namespace \"{namespace}\"",
+                table.qualified
+            ))
+            .hint("cortex_unbind first to bind other columns, or bind it in another namespace."));
         }
         if asked.as_ref().is_some_and(|asked| *asked != name) {
-            return Err(Fault::duplicate(format!("{} was bound as \"{name}\", and a binding keeps its name", table.qualified))
-                .hint("Leave out the name."));
+            return Err(Fault::duplicate(format!(
+                "{} was bound as \"{name}\", and a binding keeps its name",
+                table.qualified
+            ))
+            .hint("Leave out the name."));
         }
         return Ok((name, Some(id)));
     }
     let named = asked.is_some();
     let candidates = match asked {
         Some(asked) if asked.is_empty() || asked.len() > 200 => {
-            return Err(Fault::argument(format!("a binding is named in 1 to 200 bytes, \"{asked}\" has {}", asked.len())));
+            return Err(Fault::argument(format!(
+                "a binding is named in 1 to 200 bytes, \"{asked}\" has {}",
+                asked.len()
+            )));
         }
         Some(asked) => vec![asked],
-        None => vec![table.name.clone(), format!("{}.{}", table.schema, table.name)],
+        None => vec![
+            table.name.clone(),
+            format!("{}.{}", table.schema, table.name),
+        ],
     };
     for name in &candidates {
         match known(namespace_id, "b.name = $2", name.as_str().into())? {
             None => return Ok((name.clone(), None)),
-            Some(Known { id, unbound: true, gone, .. }) if gone || named => return Ok((name.clone(), Some(id))),
+            Some(Known {
+                id,
+                unbound: true,
+                gone,
+                ..
+            }) if gone || named => return Ok((name.clone(), Some(id))),
             Some(_) => {}
         }
     }
-    Err(Fault::duplicate(format!("namespace \"{namespace}\" has another binding named \"{}\"", candidates.join("\" and \"")))
-        .hint("Choose a name for the binding: cortex_bind(..., name => '...')."))
+    Err(Fault::duplicate(format!(
+        "namespace \"{namespace}\" has another binding named \"{}\"",
+        candidates.join("\" and \"")
+    ))
+    .hint("Choose a name for the binding: cortex_bind(..., name => '...')."))
 }
 
 struct Known {
@@ -313,7 +377,11 @@ struct Known {
     gone: bool,
 }
 
-fn known(namespace_id: i32, which: &str, value: pgrx::datum::DatumWithOid) -> Result<Option<Known>, Fault> {
+fn known(
+    namespace_id: i32,
+    which: &str,
+    value: pgrx::datum::DatumWithOid,
+) -> Result<Option<Known>, Fault> {
     db::write_one(
         &format!(
             "SELECT b.id, b.name, \
@@ -323,12 +391,29 @@ fn known(namespace_id: i32, which: &str, value: pgrx::datum::DatumWithOid) -> Re
                FROM cortex.binding b WHERE b.namespace_id = $1 AND {which}"
         ),
         &[namespace_id.into(), value],
-        |row| Ok(Known { id: row.must(1)?, name: row.must(2)?, unbound: row.must(3)?, gone: row.must(4)? }),
+        |row| {
+            Ok(Known {
+                id: row.must(1)?,
+                name: row.must(2)?,
+                unbound: row.must(3)?,
+                gone: row.must(4)?,
+            })
+        },
     )
 }
 
-fn answer(table: &Table, choice: &Choice, namespace: &str, binding: Option<&str>) -> Result<Value, Fault> {
-    let list = |columns: &[table::Column]| columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
+fn answer(
+    table: &Table,
+    choice: &Choice,
+    namespace: &str,
+    binding: Option<&str>,
+) -> Result<Value, Fault> {
+    let list = |columns: &[table::Column]| {
+        columns
+            .iter()
+            .map(|column| column.name.clone())
+            .collect::<Vec<_>>()
+    };
     let one = |column: &Option<table::Column>| column.as_ref().map(|column| column.name.clone());
     Ok(json!({
         "bound": false,
@@ -341,33 +426,6 @@ fn answer(table: &Table, choice: &Choice, namespace: &str, binding: Option<&str>
         "date_column": one(&choice.date),
         "preview": preview::of(table, choice)?,
     }))
-}
-
-/// Locks a table against writers until the transaction ends, waiting for those who have written to it.
-pub fn lock(qualified: &str) -> Result<(), Fault> {
-    with_lock_timeout(|| {
-        db::execute(&format!("LOCK TABLE {qualified} IN SHARE ROW EXCLUSIVE MODE"), &[])?;
-        Ok(())
-    })
-}
-
-fn with_lock_timeout<T>(work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
-    // SAFETY: reads a setting of this session.
-    let limit = unsafe { pg_sys::LockTimeout };
-    let waited = guarded(|| {
-        if limit == 0 {
-            rights::set_local("lock_timeout", LOCK_TIMEOUT)?;
-        }
-        work()
-    });
-    waited.map_err(|fault| match fault.code() {
-        PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE => {
-            Fault::lock("the table is in use: a lock on it was not to be had in time".into())
-                .detail("Transactions that have written to it hold it until they end.")
-                .hint("Try again, or SET lock_timeout to wait longer.")
-        }
-        _ => fault,
-    })
 }
 
 fn read_committed(function: &str) -> Result<(), Fault> {
@@ -404,7 +462,8 @@ fn names(argument: &str, array: Option<AnyArray>) -> Result<Option<Vec<String>>,
                 if *nulls.add(i) {
                     return Err(Fault::argument(format!("{argument} holds NULL")));
                 }
-                let name = std::ffi::CStr::from_ptr((*elements.add(i)).cast_mut_ptr::<std::ffi::c_char>());
+                let name =
+                    std::ffi::CStr::from_ptr((*elements.add(i)).cast_mut_ptr::<std::ffi::c_char>());
                 Ok(name.to_string_lossy().into_owned())
             })
             .collect::<Result<Vec<_>, _>>()

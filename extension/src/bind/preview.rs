@@ -27,13 +27,15 @@ const CHUNKS_PER_SECOND: f64 = 60.0;
 /// Size, cost, locks, triggers and privileges of a binding. Estimates say so in their names.
 pub fn of(table: &Table, choice: &Choice) -> Result<Value, Fault> {
     let (rows, bytes) = size(table, choice)?;
-    let chunks = (bytes / CHUNK_BYTES).max(if bytes > 0.0 { rows } else { 0.0 }).ceil();
+    let chunks = (bytes / CHUNK_BYTES)
+        .max(if bytes > 0.0 { rows } else { 0.0 })
+        .ceil();
     let members = wiring::tree(table.relation)?;
     let triggers = members
         .iter()
         .map(|&member| {
             let level = crate::binding::qualified(member)?;
-            Ok(json!({"table": level, "triggers": wiring::described(member == table.relation)}))
+            Ok(json!({"table": level, "triggers": wiring::described(member)}))
         })
         .collect::<Result<Vec<_>, Fault>>()?;
     Ok(json!({
@@ -60,7 +62,9 @@ fn whole(value: f64) -> i64 {
 
 /// Rows, and bytes of text in the bound columns.
 fn size(table: &Table, choice: &Choice) -> Result<(f64, f64), Fault> {
-    let names = |columns: &[crate::bind::table::Column]| columns.iter().map(|column| column.name.clone()).collect();
+    let names = |columns: &[crate::bind::table::Column]| {
+        columns.iter().map(|column| column.name.clone()).collect()
+    };
     let binding = Binding::resolve(Stored {
         id: 0,
         namespace_id: 0,
@@ -83,11 +87,16 @@ fn size(table: &Table, choice: &Choice) -> Result<(f64, f64), Fault> {
         lengths.collect::<Vec<_>>().join(" + ")
     );
     let measured = |source: &str| {
-        db::write_one(&format!("{measure} FROM {source}"), &[], |row| Ok((row.must::<i64>(1)?, row.must::<f64>(2)?)))
-            .map(|found| found.unwrap_or((0, 0.0)))
+        db::write_one(&format!("{measure} FROM {source}"), &[], |row| {
+            Ok((row.must::<i64>(1)?, row.must::<f64>(2)?))
+        })
+        .map(|found| found.unwrap_or((0, 0.0)))
     };
     let few = db::write_one(
-        &format!("SELECT pg_catalog.count(*) FROM (SELECT FROM {from} LIMIT {}) u", COUNTED + 1),
+        &format!(
+            "SELECT pg_catalog.count(*) FROM (SELECT FROM {from} LIMIT {}) u",
+            COUNTED + 1
+        ),
         &[],
         |row| row.must::<i64>(1),
     )?;

@@ -71,7 +71,11 @@ pub struct Choice {
 impl Choice {
     /// All columns: key, text, title, date.
     pub fn columns(&self) -> impl Iterator<Item = &Column> {
-        self.key.iter().chain(&self.text).chain(self.title.iter()).chain(self.date.iter())
+        self.key
+            .iter()
+            .chain(&self.text)
+            .chain(self.title.iter())
+            .chain(self.date.iter())
     }
 }
 
@@ -83,7 +87,8 @@ const MAX_TEXT: usize = 64;
 impl Table {
     /// Looks the table up and checks that `user` may bind it. Call it as the schema's owner.
     pub fn inspect(relation: pg_sys::Oid, user: pg_sys::Oid) -> Result<Self, Fault> {
-        let unknown = || Fault::unknown(format!("there is no table with oid {}", relation.to_u32()));
+        let unknown =
+            || Fault::unknown(format!("there is no table with oid {}", relation.to_u32()));
         let (schema, name, kind, persistence, partition, owned, foreign) = db::write_one(
             "SELECT n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text, c.relispartition, \
                     pg_catalog.pg_has_role($2, c.relowner, 'usage'), \
@@ -107,14 +112,26 @@ impl Table {
         .ok_or_else(unknown)?;
         // SAFETY: a catalog look-up.
         if !owned && !unsafe { pg_sys::superuser_arg(user) } {
-            return Err(Fault::privilege(format!("you are not the owner of \"{schema}\".\"{name}\""))
-                .hint("The owner of a table, or a superuser, binds it."));
+            return Err(Fault::privilege(format!(
+                "you are not the owner of \"{schema}\".\"{name}\""
+            ))
+            .hint("The owner of a table, or a superuser, binds it."));
         }
-        let refuse = |why: &str| Err(Fault::unsupported(format!("\"{schema}\".\"{name}\" cannot be bound: {why}")));
+        let refuse = |why: &str| {
+            Err(Fault::unsupported(format!(
+                "\"{schema}\".\"{name}\" cannot be bound: {why}"
+            )))
+        };
         match kind.as_str() {
             "r" | "p" => {}
-            "v" | "m" => return refuse("it is a view, and no trigger sees a view change; bind the tables it reads"),
-            "f" => return refuse("it is a foreign table, and no trigger sees a foreign table change"),
+            "v" | "m" => {
+                return refuse(
+                    "it is a view, and no trigger sees a view change; bind the tables it reads",
+                );
+            }
+            "f" => {
+                return refuse("it is a foreign table, and no trigger sees a foreign table change");
+            }
             _ => return refuse("it is not a table"),
         }
         if persistence != "p" {
@@ -124,7 +141,9 @@ impl Table {
             return refuse("it is a partition; bind the partitioned table at the root");
         }
         if let Some(foreign) = foreign {
-            return refuse(&format!("its partition {foreign} is a foreign table, which no trigger can watch"));
+            return refuse(&format!(
+                "its partition {foreign} is a foreign table, which no trigger can watch"
+            ));
         }
         if ["pg_catalog", "information_schema", "cortex"].contains(&schema.as_str()) {
             return refuse("it belongs to the system");
@@ -133,27 +152,46 @@ impl Table {
         if unsafe { pg_sys::GetDatabaseEncoding() } != pg_sys::pg_enc::PG_UTF8 as i32 {
             return refuse("the encoding of this database is not UTF8");
         }
-        Ok(Table { relation, qualified: qualified(relation)?, schema, name, columns: columns(relation)? })
+        Ok(Table {
+            relation,
+            qualified: qualified(relation)?,
+            schema,
+            name,
+            columns: columns(relation)?,
+        })
     }
 
     /// Settles which columns are bound.
     pub fn choose(&self, wanted: Wanted) -> Result<Choice, Fault> {
         let key = self.key(wanted.key)?;
-        let title = wanted.title.map(|name| self.content_column(&name, "title_column")).transpose()?;
-        let date = wanted.date.map(|name| self.content_column(&name, "date_column")).transpose()?;
+        let title = wanted
+            .title
+            .map(|name| self.content_column(&name, "title_column"))
+            .transpose()?;
+        let date = wanted
+            .date
+            .map(|name| self.content_column(&name, "date_column"))
+            .transpose()?;
         let text = match wanted.text {
             Some(names) => {
                 check_names("text_columns", &names, MAX_TEXT)?;
-                names.iter().map(|name| self.content_column(name, "text_columns")).collect::<Result<Vec<_>, _>>()?
+                names
+                    .iter()
+                    .map(|name| self.content_column(name, "text_columns"))
+                    .collect::<Result<Vec<_>, _>>()?
             }
             None => {
                 let taken = |column: &Column| {
                     let header = title.iter().chain(date.iter());
-                    key.iter().chain(header).any(|other| other.number == column.number)
+                    key.iter()
+                        .chain(header)
+                        .any(|other| other.number == column.number)
                 };
                 let mut text = Vec::new();
                 for column in self.columns.iter().filter(|column| !taken(column)) {
-                    if column.is_text()? && self.content_column(&column.name, "text_columns").is_ok() {
+                    if column.is_text()?
+                        && self.content_column(&column.name, "text_columns").is_ok()
+                    {
                         text.push(column.clone());
                     }
                 }
@@ -162,18 +200,34 @@ impl Table {
             }
         };
         if text.is_empty() {
-            return Err(Fault::argument(format!("{} has no text column left to bind", self.qualified))
-                .detail(self.available())
-                .hint("Name the columns that hold the content: text_columns => ARRAY['...']."));
+            return Err(Fault::argument(format!(
+                "{} has no text column left to bind",
+                self.qualified
+            ))
+            .detail(self.available())
+            .hint("Name the columns that hold the content: text_columns => ARRAY['...']."));
         }
-        Ok(Choice { key, text, title, date })
+        Ok(Choice {
+            key,
+            text,
+            title,
+            date,
+        })
     }
 
     fn key(&self, wanted: Option<Vec<String>>) -> Result<Vec<Column>, Fault> {
         let indexes = unique_indexes(self.relation)?;
         let candidates = || {
-            let lists: Vec<String> = indexes.iter().filter(|i| i.usable).map(|i| format!("({})", i.columns.join(", "))).collect();
-            if lists.is_empty() { "none".into() } else { lists.join(", ") }
+            let lists: Vec<String> = indexes
+                .iter()
+                .filter(|i| i.usable)
+                .map(|i| format!("({})", i.columns.join(", ")))
+                .collect();
+            if lists.is_empty() {
+                "none".into()
+            } else {
+                lists.join(", ")
+            }
         };
         let names = match wanted {
             Some(names) => {
@@ -182,7 +236,8 @@ impl Table {
                     self.column(name, "key_columns")?;
                 }
                 let same = |index: &&UniqueIndex| {
-                    index.columns.len() == names.len() && index.columns.iter().all(|column| names.contains(column))
+                    index.columns.len() == names.len()
+                        && index.columns.iter().all(|column| names.contains(column))
                 };
                 if !indexes.iter().filter(same).any(|index| index.usable) {
                     return Err(Fault::state(format!("({}) is not a usable key of {}", names.join(", "), self.qualified))
@@ -209,17 +264,31 @@ impl Table {
 
     fn key_column(&self, name: &str) -> Result<Column, Fault> {
         let column = self.column(name, "key_columns")?;
-        let refuse = |why: String| Err(Fault::unsupported(format!("column \"{name}\" cannot be part of a key: {why}")));
+        let refuse = |why: String| {
+            Err(Fault::unsupported(format!(
+                "column \"{name}\" cannot be part of a key: {why}"
+            )))
+        };
         let base = BaseType::of(column.base)?;
         if !column.not_null {
-            return Err(Fault::state(format!("column \"{name}\" cannot be part of a key: it may be NULL"))
-                .hint(format!("ALTER TABLE {} ALTER COLUMN \"{name}\" SET NOT NULL", self.qualified)));
+            return Err(Fault::state(format!(
+                "column \"{name}\" cannot be part of a key: it may be NULL"
+            ))
+            .hint(format!(
+                "ALTER TABLE {} ALTER COLUMN \"{name}\" SET NOT NULL",
+                self.qualified
+            )));
         }
         if !column.deterministic {
-            return refuse("its collation is not deterministic, so different texts can be equal".into());
+            return refuse(
+                "its collation is not deterministic, so different texts can be equal".into(),
+            );
         }
         if !base.equality_from_catalog {
-            return refuse(format!("equality of type {} is defined outside the server", base.name));
+            return refuse(format!(
+                "equality of type {} is defined outside the server",
+                base.name
+            ));
         }
         column.refuse_unsteady(&base)?;
         Ok(column)
@@ -232,16 +301,32 @@ impl Table {
     }
 
     fn column(&self, name: &str, argument: &str) -> Result<Column, Fault> {
-        self.columns.iter().find(|column| column.name == name).cloned().ok_or_else(|| {
-            Fault::undefined_column(format!("{argument}: {} has no column \"{name}\"", self.qualified))
+        self.columns
+            .iter()
+            .find(|column| column.name == name)
+            .cloned()
+            .ok_or_else(|| {
+                Fault::undefined_column(format!(
+                    "{argument}: {} has no column \"{name}\"",
+                    self.qualified
+                ))
                 .detail(self.available())
-        })
+            })
     }
 
     fn available(&self) -> String {
         const SHOWN: usize = 40;
-        let names: Vec<String> = self.columns.iter().take(SHOWN).map(|column| format!("\"{}\"", column.name)).collect();
-        let more = if self.columns.len() > SHOWN { ", ..." } else { "" };
+        let names: Vec<String> = self
+            .columns
+            .iter()
+            .take(SHOWN)
+            .map(|column| format!("\"{}\"", column.name))
+            .collect();
+        let more = if self.columns.len() > SHOWN {
+            ", ..."
+        } else {
+            ""
+        };
         format!("Columns of the table: {}{more}.", names.join(", "))
     }
 }
@@ -255,10 +340,15 @@ impl Column {
     /// with our rights.
     fn refuse_unsteady(&self, base: &BaseType) -> Result<(), Fault> {
         let refuse = |why: &str| {
-            Err(Fault::unsupported(format!("column \"{}\" of type {} cannot be bound: {why}", self.name, base.name)))
+            Err(Fault::unsupported(format!(
+                "column \"{}\" of type {} cannot be bound: {why}",
+                self.name, base.name
+            )))
         };
         if self.is_virtual {
-            return refuse("it is a virtual generated column, which changes with its expression and no row is written");
+            return refuse(
+                "it is a virtual generated column, which changes with its expression and no row is written",
+            );
         }
         if base.name.starts_with("reg") && base.from_catalog {
             return refuse("its text is the name of an object, which can be renamed");
@@ -270,7 +360,9 @@ impl Column {
             "b" if base.elements_from_catalog => Ok(()),
             "e" => Ok(()),
             "r" | "m" if base.from_catalog => Ok(()),
-            _ => refuse("only base types, enums, built-in ranges and domains over them are supported"),
+            _ => refuse(
+                "only base types, enums, built-in ranges and domains over them are supported",
+            ),
         }
     }
 }
@@ -301,7 +393,8 @@ impl BaseType {
 /// Whether the equality of the type's default btree (or hash) operators comes with the server.
 fn equality_from_catalog(oid: pg_sys::Oid) -> Result<bool, Fault> {
     // SAFETY: a type cache look-up; the entry lives as long as the backend.
-    let operator = unsafe { (*pg_sys::lookup_type_cache(oid, pg_sys::TYPECACHE_EQ_OPR as i32)).eq_opr };
+    let operator =
+        unsafe { (*pg_sys::lookup_type_cache(oid, pg_sys::TYPECACHE_EQ_OPR as i32)).eq_opr };
     let found = db::write_one(
         "SELECT oprnamespace = 'pg_catalog'::pg_catalog.regnamespace AND oprname = '=' \
            FROM pg_catalog.pg_operator WHERE oid = $1",
@@ -333,7 +426,13 @@ fn unique_indexes(relation: pg_sys::Oid) -> Result<Vec<UniqueIndex>, Fault> {
            FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid \
           WHERE i.indrelid = $1 AND i.indisunique AND i.indexprs IS NULL ORDER BY c.relname",
         &[relation.into()],
-        |row| Ok(UniqueIndex { primary: row.must(1)?, usable: row.must(2)?, columns: row.must(3)? }),
+        |row| {
+            Ok(UniqueIndex {
+                primary: row.must(1)?,
+                usable: row.must(2)?,
+                columns: row.must(3)?,
+            })
+        },
     )
 }
 
@@ -361,11 +460,16 @@ fn columns(relation: pg_sys::Oid) -> Result<Vec<Column>, Fault> {
 
 fn check_names(argument: &str, names: &[String], most: usize) -> Result<(), Fault> {
     if names.is_empty() || names.len() > most {
-        return Err(Fault::argument(format!("{argument} has {} names; it takes 1 to {most}", names.len())));
+        return Err(Fault::argument(format!(
+            "{argument} has {} names; it takes 1 to {most}",
+            names.len()
+        )));
     }
     for (i, name) in names.iter().enumerate() {
         if names[..i].contains(name) {
-            return Err(Fault::argument(format!("{argument} names \"{name}\" twice")));
+            return Err(Fault::argument(format!(
+                "{argument} names \"{name}\" twice"
+            )));
         }
     }
     Ok(())

@@ -1,14 +1,14 @@
 //! Triggers on the bound table, its mid levels and its partitions.
 //!
 //! Statement triggers fire only for the table that a statement names, so each level has its own. Row triggers
-//! serve the replica role and are cloned to partitions by the server. TRUNCATE triggers always fire.
+//! serve the replica role; each partition has its own as well, since the server would clone one of the root with
+//! the rights of whoever adds a partition. TRUNCATE triggers always fire.
 
 use pgrx::pg_sys;
 
 use crate::binding::{identifier, qualified};
 use crate::db;
 use crate::error::Fault;
-use crate::trigger::{NEW, OLD};
 
 /// A trigger that a level of the table must have.
 struct Wire {
@@ -19,20 +19,39 @@ struct Wire {
     scope: String,
     /// `pg_trigger.tgenabled`.
     enabled: &'static str,
-    /// Only the root has it.
-    root_only: bool,
+    /// Only tables that hold rows themselves have it.
+    leaf_only: bool,
+}
+
+impl Wire {
+    fn belongs_to(&self, member: pg_sys::Oid) -> bool {
+        // SAFETY: a system cache look-up.
+        let kind = unsafe { pg_sys::get_rel_relkind(member) } as u8;
+        !self.leaf_only || kind != pg_sys::RELKIND_PARTITIONED_TABLE
+    }
 }
 
 fn wires() -> [Wire; 5] {
-    let statement = |tables: String| format!("REFERENCING {tables} FOR EACH STATEMENT");
-    let (old, new) = (format!("OLD TABLE AS {OLD}"), format!("NEW TABLE AS {NEW}"));
-    let wire = |suffix, event, scope, enabled| Wire { suffix, event, scope, enabled, root_only: enabled == "R" };
+    let statement = |tables: &str| format!("REFERENCING {tables} FOR EACH STATEMENT");
+    let (old, new) = ("OLD TABLE AS cortex_old", "NEW TABLE AS cortex_new");
+    let wire = |suffix, event, scope, enabled| Wire {
+        suffix,
+        event,
+        scope,
+        enabled,
+        leaf_only: enabled == "R",
+    };
     [
-        wire("insert", "INSERT", statement(new.clone()), "O"),
-        wire("update", "UPDATE", statement(format!("{old} {new}")), "O"),
+        wire("insert", "INSERT", statement(new), "O"),
+        wire("update", "UPDATE", statement(&format!("{old} {new}")), "O"),
         wire("delete", "DELETE", statement(old), "O"),
         wire("truncate", "TRUNCATE", "FOR EACH STATEMENT".into(), "A"),
-        wire("replica", "INSERT OR UPDATE OR DELETE", "FOR EACH ROW".into(), "R"),
+        wire(
+            "replica",
+            "INSERT OR UPDATE OR DELETE",
+            "FOR EACH ROW".into(),
+            "R",
+        ),
     ]
 }
 
@@ -49,18 +68,21 @@ pub fn tree(relation: pg_sys::Oid) -> Result<Vec<pg_sys::Oid>, Fault> {
 /// Makes the triggers that are missing on any level and puts their states right. Answers with the levels.
 pub fn install(binding_id: i32, root: pg_sys::Oid) -> Result<Vec<pg_sys::Oid>, Fault> {
     let members = tree(root)?;
-    install_on(binding_id, root, &members)?;
+    install_on(binding_id, &members)?;
     Ok(members)
 }
 
 /// [`install`] on some levels.
-pub fn install_on(binding_id: i32, root: pg_sys::Oid, members: &[pg_sys::Oid]) -> Result<(), Fault> {
+pub fn install_on(binding_id: i32, members: &[pg_sys::Oid]) -> Result<(), Fault> {
     for &member in members {
         let table = qualified(member)?;
         let present = present(binding_id, member)?;
-        for wire in wires().iter().filter(|wire| member == root || !wire.root_only) {
+        for wire in wires().iter().filter(|wire| wire.belongs_to(member)) {
             let name = name(binding_id, wire.suffix);
-            let state = present.iter().find(|(present, _)| *present == name).map(|(_, state)| state.as_str());
+            let state = present
+                .iter()
+                .find(|(present, _)| *present == name)
+                .map(|(_, state)| state.as_str());
             if state.is_none() {
                 db::execute(
                     &format!(
@@ -73,13 +95,18 @@ pub fn install_on(binding_id: i32, root: pg_sys::Oid, members: &[pg_sys::Oid]) -
                 )?;
             }
             if state.unwrap_or("O") != wire.enabled {
-                // Without ONLY, the state reaches the clones on partitions.
-                let (only, enable) = match wire.enabled {
-                    "A" => ("ONLY ", "ENABLE ALWAYS"),
-                    "R" => ("", "ENABLE REPLICA"),
-                    _ => ("ONLY ", "ENABLE"),
+                let enable = match wire.enabled {
+                    "A" => "ENABLE ALWAYS",
+                    "R" => "ENABLE REPLICA",
+                    _ => "ENABLE",
                 };
-                db::execute(&format!("ALTER TABLE {only}{table} {enable} TRIGGER {}", identifier(&name)), &[])?;
+                db::execute(
+                    &format!(
+                        "ALTER TABLE ONLY {table} {enable} TRIGGER {}",
+                        identifier(&name)
+                    ),
+                    &[],
+                )?;
             }
         }
     }
@@ -90,7 +117,14 @@ pub fn install_on(binding_id: i32, root: pg_sys::Oid, members: &[pg_sys::Oid]) -
 pub fn remove(binding_id: i32, members: &[pg_sys::Oid]) -> Result<(), Fault> {
     for &member in members {
         for (name, _) in present(binding_id, member)? {
-            db::execute(&format!("DROP TRIGGER {} ON {}", identifier(&name), qualified(member)?), &[])?;
+            db::execute(
+                &format!(
+                    "DROP TRIGGER {} ON {}",
+                    identifier(&name),
+                    qualified(member)?
+                ),
+                &[],
+            )?;
         }
     }
     Ok(())
@@ -108,25 +142,31 @@ pub fn wired(binding_id: i32) -> Result<Vec<pg_sys::Oid>, Fault> {
 }
 
 /// The first trigger of the binding that is missing or has a wrong state on one of these levels.
-pub fn flaw(binding_id: i32, members: &[pg_sys::Oid], root: pg_sys::Oid) -> Result<Option<String>, Fault> {
+pub fn flaw(binding_id: i32, members: &[pg_sys::Oid]) -> Result<Option<String>, Fault> {
     for &member in members {
         let present = present(binding_id, member)?;
-        for wire in wires().iter().filter(|wire| member == root || !wire.root_only) {
+        for wire in wires().iter().filter(|wire| wire.belongs_to(member)) {
             let name = name(binding_id, wire.suffix);
             let why = match present.iter().find(|(present, _)| *present == name) {
                 None => "is missing",
                 Some((_, state)) if state != wire.enabled => "was disabled or enabled otherwise",
                 Some(_) => continue,
             };
-            return Ok(Some(format!("trigger \"{name}\" on {} {why}", qualified(member)?)));
+            return Ok(Some(format!(
+                "trigger \"{name}\" on {} {why}",
+                qualified(member)?
+            )));
         }
     }
     Ok(None)
 }
 
-/// Names of the triggers on one level, for the preview: event and scope.
-pub fn described(root: bool) -> Vec<String> {
-    wires().iter().filter(|wire| root || !wire.root_only).map(|wire| format!("AFTER {} {}", wire.event, wire.scope)).collect()
+/// What the triggers of one level fire for, for the preview.
+pub fn described(member: pg_sys::Oid) -> Vec<String> {
+    let wires = wires();
+    let own = wires.iter().filter(|wire| wire.belongs_to(member));
+    own.map(|wire| format!("AFTER {} {}", wire.event, wire.scope))
+        .collect()
 }
 
 fn present(binding_id: i32, table: pg_sys::Oid) -> Result<Vec<(String, String)>, Fault> {
@@ -140,7 +180,10 @@ fn present(binding_id: i32, table: pg_sys::Oid) -> Result<Vec<(String, String)>,
 }
 
 fn names(binding_id: i32) -> Vec<String> {
-    wires().iter().map(|wire| name(binding_id, wire.suffix)).collect()
+    wires()
+        .iter()
+        .map(|wire| name(binding_id, wire.suffix))
+        .collect()
 }
 
 fn name(binding_id: i32, suffix: &str) -> String {

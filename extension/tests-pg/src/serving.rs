@@ -36,7 +36,12 @@ impl Random {
     /// A vector of length 1 in a direction of no preference.
     pub fn unit_vector(&mut self, dims: usize) -> Vec<f32> {
         // The sum of twelve uniform numbers is near enough to a normal one.
-        let normal = |random: &mut Self| (0..12).map(|_| random.bits() as f64 / u64::MAX as f64).sum::<f64>() - 6.0;
+        let normal = |random: &mut Self| {
+            (0..12)
+                .map(|_| random.bits() as f64 / u64::MAX as f64)
+                .sum::<f64>()
+                - 6.0
+        };
         let raw: Vec<f64> = (0..dims).map(|_| normal(self)).collect();
         let length = raw.iter().map(|x| x * x).sum::<f64>().sqrt();
         raw.iter().map(|x| (x / length) as f32).collect()
@@ -53,10 +58,10 @@ impl Random {
 
 /// Words that the analyzer keeps apart.
 pub const WORDS: [&str; 40] = [
-    "valve", "pump", "rotor", "gasket", "turbine", "sensor", "filter", "boiler", "pipe", "flange", "bearing", "shaft",
-    "motor", "relay", "fuse", "cable", "panel", "switch", "meter", "gauge", "tank", "nozzle", "piston", "spring",
-    "lever", "clutch", "brake", "wheel", "axle", "hinge", "bolt", "rivet", "weld", "seal", "hose", "vent", "duct",
-    "fan", "coil", "magnet",
+    "valve", "pump", "rotor", "gasket", "turbine", "sensor", "filter", "boiler", "pipe", "flange",
+    "bearing", "shaft", "motor", "relay", "fuse", "cable", "panel", "switch", "meter", "gauge",
+    "tank", "nozzle", "piston", "spring", "lever", "clutch", "brake", "wheel", "axle", "hinge",
+    "bolt", "rivet", "weld", "seal", "hose", "vent", "duct", "fan", "coil", "magnet",
 ];
 
 /// The one value of a query, as JSON.
@@ -67,14 +72,21 @@ pub fn json(client: &mut Client, sql: &str) -> Value {
 
 /// Stores a text as a source of namespace `default`.
 pub fn put(client: &mut Client, artifact: &str, body: &str) -> Value {
-    let told: String =
-        client.query_one("SELECT cortex_source_put($1, $2)::text", &[&artifact, &body]).expect("a text can be stored").get(0);
+    let told: String = client
+        .query_one(
+            "SELECT cortex_source_put($1, $2)::text",
+            &[&artifact, &body],
+        )
+        .expect("a text can be stored")
+        .get(0);
     serde_json::from_str(&told).expect("cortex_source_put answers in JSON")
 }
 
 /// Seals, loads and chunks until nothing is left.
 pub fn cortex_work(client: &mut Client) {
-    client.query_one("SELECT cortex_work()", &[]).expect("the work can be done by hand");
+    client
+        .query_one("SELECT cortex_work()", &[])
+        .expect("the work can be done by hand");
 }
 
 /// What `cortex_ask` answered.
@@ -93,8 +105,12 @@ pub struct Asked {
 /// Asks in namespace `default`; `arguments` are further arguments of `cortex_ask`.
 pub fn ask(client: &mut Client, question: &str, arguments: &str) -> Asked {
     let comma = if arguments.is_empty() { "" } else { ", " };
-    let sql = format!("SELECT trace_id, status, evidence::text, already FROM cortex_ask($1{comma}{arguments})");
-    let row = client.query_one(&sql, &[&question]).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    let sql = format!(
+        "SELECT trace_id, status, evidence::text, already FROM cortex_ask($1{comma}{arguments})"
+    );
+    let row = client
+        .query_one(&sql, &[&question])
+        .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     let evidence: String = row.get(2);
     Asked {
         id: row.get(0),
@@ -112,7 +128,10 @@ pub fn verify(client: &mut Client, trace: i64) -> Value {
 /// Fails unless the trace verifies up to exactly this level.
 pub fn must_verify(client: &mut Client, trace: i64, level: &str) {
     let report = verify(client, trace);
-    assert!(report["ok"] == true && report["outcome"] == "verified" && report["level"] == level, "trace {trace}: {report:#}");
+    assert!(
+        report["ok"] == true && report["outcome"] == "verified" && report["level"] == level,
+        "trace {trace}: {report:#}"
+    );
 }
 
 /// The literal of a vector.
@@ -124,8 +143,13 @@ pub fn vector_literal(components: &[f32]) -> String {
 /// A vector of length 1 that texts with the same words share: what a model would give, without one.
 pub fn text_vector(text: &str, dims: usize) -> Vec<f32> {
     let mut sum = vec![0.0f64; dims];
-    for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
-        let seed = word.to_lowercase().bytes().fold(7u64, |seed, byte| seed.wrapping_mul(131).wrapping_add(u64::from(byte)));
+    for word in text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+    {
+        let seed = word.to_lowercase().bytes().fold(7u64, |seed, byte| {
+            seed.wrapping_mul(131).wrapping_add(u64::from(byte))
+        });
         for (slot, x) in sum.iter_mut().zip(Random::new(seed).unit_vector(dims)) {
             *slot += f64::from(x);
         }
@@ -140,8 +164,13 @@ pub fn text_vector(text: &str, dims: usize) -> Vec<f32> {
 
 /// An embedding space of this size for model `model`, used by namespace `default` from now on.
 pub fn use_space(client: &mut Client, model: &str, dims: usize) -> i32 {
-    let space: i32 = one(client, &format!("SELECT cortex_space_register('{model}', '1', '{model}-digest', {dims})"));
-    client.query_one("SELECT cortex_space_use('default', $1)", &[&space]).expect("the space can be used");
+    let space: i32 = one(
+        client,
+        &format!("SELECT cortex_space_register('{model}', '1', '{model}-digest', {dims})"),
+    );
+    client
+        .query_one("SELECT cortex_space_use('default', $1)", &[&space])
+        .expect("the space can be used");
     space
 }
 
@@ -188,20 +217,31 @@ impl Role {
     pub fn new(database: &Database, label: &str, options: &str) -> Self {
         let name = format!("{}_{label}", database.name);
         let mut admin = database.connect();
-        admin.batch_execute(&format!("CREATE ROLE {name} LOGIN {options}")).expect("a role can be made");
+        admin
+            .batch_execute(&format!("CREATE ROLE {name} LOGIN {options}"))
+            .expect("a role can be made");
         Role { name, admin }
     }
 
     /// A session that is the role's from the start, so that it cannot step back to another.
     pub fn login(&self, database: &Database) -> Client {
-        let mut client = database.config().user(&self.name).connect(NoTls).expect("the role can log in");
-        client.batch_execute("SET statement_timeout = '60s'").expect("a new session takes no setting");
+        let mut client = database
+            .config()
+            .user(&self.name)
+            .connect(NoTls)
+            .expect("the role can log in");
+        client
+            .batch_execute("SET statement_timeout = '60s'")
+            .expect("a new session takes no setting");
         client
     }
 }
 
 impl Drop for Role {
     fn drop(&mut self) {
-        let _ = self.admin.batch_execute(&format!("DROP OWNED BY {0} CASCADE; DROP ROLE {0}", self.name));
+        let _ = self.admin.batch_execute(&format!(
+            "DROP OWNED BY {0} CASCADE; DROP ROLE {0}",
+            self.name
+        ));
     }
 }

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cortex_extension_tests::serving::{Random, cortex_work, embed, put, text_vector, use_space, vector_literal};
+use cortex_extension_tests::serving::{
+    Random, cortex_work, embed, put, text_vector, use_space, vector_literal,
+};
 use cortex_extension_tests::{Database, failure, one};
 use postgres::Client;
 
@@ -26,16 +28,27 @@ fn worker(database: &Database, name: String, stop: Arc<AtomicBool>) -> thread::J
     thread::spawn(move || {
         while !stop.load(Ordering::Relaxed) {
             session.batch_execute("SELECT cortex_seal()").unwrap();
-            let Some(job) = session.query_opt("SELECT job_id, kind FROM cortex_job_take($1)", &[&name]).unwrap() else {
+            let Some(job) = session
+                .query_opt("SELECT job_id, kind FROM cortex_job_take($1)", &[&name])
+                .unwrap()
+            else {
                 thread::sleep(Duration::from_millis(5));
                 continue;
             };
             let (job, kind): (i64, String) = (job.get(0), job.get(1));
             if kind == "embed" {
                 loop {
-                    let texts = session.query("SELECT item_id, body FROM cortex_embed_take($1, $2, 16)", &[&job, &name]).unwrap();
+                    let texts = session
+                        .query(
+                            "SELECT item_id, body FROM cortex_embed_take($1, $2, 16)",
+                            &[&job, &name],
+                        )
+                        .unwrap();
                     let ids: Vec<i64> = texts.iter().map(|row| row.get(0)).collect();
-                    let vectors: Vec<String> = texts.iter().map(|row| vector_literal(&text_vector(row.get(1), 4))).collect();
+                    let vectors: Vec<String> = texts
+                        .iter()
+                        .map(|row| vector_literal(&text_vector(row.get(1), 4)))
+                        .collect();
                     let done: bool = session
                         .query_one(
                             "SELECT (cortex_embed_commit($1, $2, $3, $4::text[]::vector[]) ->> 'done')::boolean",
@@ -51,7 +64,10 @@ fn worker(database: &Database, name: String, stop: Arc<AtomicBool>) -> thread::J
             }
             loop {
                 let done: bool = session
-                    .query_one("SELECT (cortex_job_run($1, $2, 10) ->> 'done')::boolean", &[&job, &name])
+                    .query_one(
+                        "SELECT (cortex_job_run($1, $2, 10) ->> 'done')::boolean",
+                        &[&job, &name],
+                    )
                     .unwrap_or_else(|error| panic!("{kind}: {error:?}"))
                     .get(0);
                 if done {
@@ -80,7 +96,9 @@ fn inv_03_no_outdated_claim_is_served_while_workers_and_writers_race() {
     use_space(&mut client, "m", 4);
     let stop = Arc::new(AtomicBool::new(false));
     let served = Arc::new(AtomicU64::new(0));
-    let workers: Vec<_> = (0..3).map(|n| worker(&database, format!("w{n}"), stop.clone())).collect();
+    let workers: Vec<_> = (0..3)
+        .map(|n| worker(&database, format!("w{n}"), stop.clone()))
+        .collect();
     let writers: Vec<_> = (0..3)
         .map(|n| {
             let mut session = database.connect();
@@ -116,32 +134,57 @@ fn inv_03_no_outdated_claim_is_served_while_workers_and_writers_race() {
             let (stop, served) = (stop.clone(), served.clone());
             thread::spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    assert_eq!(one::<String>(&mut session, STALE), "", "served and not the live row");
-                    served.fetch_add(one::<i64>(&mut session, "SELECT count(*) FROM cortex_search('valve row text', k => 1000)") as u64, Ordering::Relaxed);
+                    assert_eq!(
+                        one::<String>(&mut session, STALE),
+                        "",
+                        "served and not the live row"
+                    );
+                    served.fetch_add(
+                        one::<i64>(
+                            &mut session,
+                            "SELECT count(*) FROM cortex_search('valve row text', k => 1000)",
+                        ) as u64,
+                        Ordering::Relaxed,
+                    );
                 }
             })
         })
         .collect();
     let started = Instant::now();
-    while started.elapsed() < Duration::from_secs(8) && readers.iter().all(|reader| !reader.is_finished()) {
+    while started.elapsed() < Duration::from_secs(8)
+        && readers.iter().all(|reader| !reader.is_finished())
+    {
         thread::sleep(Duration::from_millis(50));
     }
     stop.store(true, Ordering::Relaxed);
     for reader in readers {
         reader.join().unwrap();
     }
-    let edits: u64 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
+    let edits: u64 = writers
+        .into_iter()
+        .map(|writer| writer.join().unwrap())
+        .sum();
     for worker in workers {
         worker.join().unwrap();
     }
-    assert!(edits > 20 && served.load(Ordering::Relaxed) > 20, "{edits} edits, {} served", served.load(Ordering::Relaxed));
+    assert!(
+        edits > 20 && served.load(Ordering::Relaxed) > 20,
+        "{edits} edits, {} served",
+        served.load(Ordering::Relaxed)
+    );
     // At rest, every row is served as it is, once.
     client.batch_execute("UPDATE cortex.job SET state = 'ready', worker = NULL, lease_until = NULL, run_after = now()").unwrap();
     cortex_work(&mut client);
     embed(&mut client);
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex.job"), 0);
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex.job"),
+        0
+    );
     let rows: i64 = one(&mut client, "SELECT count(*) FROM note");
-    for sql in ["SELECT count(*) FROM cortex_search('valve row text', k => 1000)", "SELECT count(*) FROM cortex_search('x', '[1,0,0,0]', k => 1000, mode => 'vector')"] {
+    for sql in [
+        "SELECT count(*) FROM cortex_search('valve row text', k => 1000)",
+        "SELECT count(*) FROM cortex_search('x', '[1,0,0,0]', k => 1000, mode => 'vector')",
+    ] {
         assert_eq!(one::<i64>(&mut client, sql), rows, "{sql}");
     }
     assert_eq!(one::<String>(&mut client, STALE), "");
@@ -157,14 +200,38 @@ fn whole(client: &mut Client) {
               WHERE d.chunk_count <> (SELECT count(*) FROM cortex.chunk c WHERE c.version_id = d.version_id) \
                  OR d.claim_count <> (SELECT count(*) FROM cortex.claim c WHERE c.version_ids[1] = d.version_id)",
         ),
-        ("chunks without a document", "SELECT count(*) FROM cortex.chunk c WHERE NOT EXISTS (SELECT FROM cortex.document d WHERE d.version_id = c.version_id)"),
-        ("claims without a document", "SELECT count(*) FROM cortex.claim c WHERE NOT EXISTS (SELECT FROM cortex.document d WHERE d.version_id = c.version_ids[1])"),
-        ("documents without a version", "SELECT count(*) FROM cortex.document d WHERE NOT EXISTS (SELECT FROM cortex.source_version v WHERE v.id = d.version_id)"),
-        ("units without a claim", "SELECT count(*) FROM cortex.unit u WHERE NOT EXISTS (SELECT FROM cortex.claim c WHERE c.unit_id = u.id)"),
-        ("postings without a document", "SELECT count(*) FROM cortex.posting p WHERE NOT EXISTS (SELECT FROM cortex.document d WHERE d.version_id = p.version_id)"),
-        ("terms twice", "SELECT count(*) FROM (SELECT FROM cortex.posting GROUP BY version_id, term, added_by HAVING count(*) > 1) t"),
-        ("sources with two current versions", "SELECT count(*) FROM (SELECT FROM cortex.source_version WHERE closed_by IS NULL GROUP BY source_id HAVING count(*) > 1) t"),
-        ("changes named and not there", "SELECT count(*) FROM (SELECT opened_by AS id FROM cortex.source_version UNION SELECT closed_by FROM cortex.source_version WHERE closed_by IS NOT NULL UNION SELECT added_by FROM cortex.document) c WHERE NOT EXISTS (SELECT FROM cortex.change x WHERE x.id = c.id)"),
+        (
+            "chunks without a document",
+            "SELECT count(*) FROM cortex.chunk c WHERE NOT EXISTS (SELECT FROM cortex.document d WHERE d.version_id = c.version_id)",
+        ),
+        (
+            "claims without a document",
+            "SELECT count(*) FROM cortex.claim c WHERE NOT EXISTS (SELECT FROM cortex.document d WHERE d.version_id = c.version_ids[1])",
+        ),
+        (
+            "documents without a version",
+            "SELECT count(*) FROM cortex.document d WHERE NOT EXISTS (SELECT FROM cortex.source_version v WHERE v.id = d.version_id)",
+        ),
+        (
+            "units without a claim",
+            "SELECT count(*) FROM cortex.unit u WHERE NOT EXISTS (SELECT FROM cortex.claim c WHERE c.unit_id = u.id)",
+        ),
+        (
+            "postings without a document",
+            "SELECT count(*) FROM cortex.posting p WHERE NOT EXISTS (SELECT FROM cortex.document d WHERE d.version_id = p.version_id)",
+        ),
+        (
+            "terms twice",
+            "SELECT count(*) FROM (SELECT FROM cortex.posting GROUP BY version_id, term, added_by HAVING count(*) > 1) t",
+        ),
+        (
+            "sources with two current versions",
+            "SELECT count(*) FROM (SELECT FROM cortex.source_version WHERE closed_by IS NULL GROUP BY source_id HAVING count(*) > 1) t",
+        ),
+        (
+            "changes named and not there",
+            "SELECT count(*) FROM (SELECT opened_by AS id FROM cortex.source_version UNION SELECT closed_by FROM cortex.source_version WHERE closed_by IS NOT NULL UNION SELECT added_by FROM cortex.document) c WHERE NOT EXISTS (SELECT FROM cortex.change x WHERE x.id = c.id)",
+        ),
     ] {
         assert_eq!(one::<i64>(client, sql), 0, "{what}");
     }
@@ -177,26 +244,73 @@ fn inv_03_a_source_changed_between_take_and_commit() {
     cortex_work(&mut client);
     client.batch_execute("UPDATE note SET body = 'The valve of row 1 has text 1.' WHERE id = 1; SELECT cortex_seal()").unwrap();
     let mut worker = database.connect();
-    let job: i64 = one(&mut worker, "SELECT job_id FROM cortex_job_take('w', '{chunk}')");
+    let job: i64 = one(
+        &mut worker,
+        "SELECT job_id FROM cortex_job_take('w', '{chunk}')",
+    );
     // The row changes after the job was taken, before it ran.
-    client.batch_execute("UPDATE note SET body = 'The valve of row 1 has text 2.' WHERE id = 1").unwrap();
-    let told: String = one(&mut worker, &format!("SELECT cortex_job_run({job}, 'w')::text"));
+    client
+        .batch_execute("UPDATE note SET body = 'The valve of row 1 has text 2.' WHERE id = 1")
+        .unwrap();
+    let told: String = one(
+        &mut worker,
+        &format!("SELECT cortex_job_run({job}, 'w')::text"),
+    );
     assert!(told.contains("true"), "{told}");
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex.claim WHERE body LIKE '%text 1%'"), 0, "not derived at all");
+    assert_eq!(
+        one::<i64>(
+            &mut client,
+            "SELECT count(*) FROM cortex.claim WHERE body LIKE '%text 1%'"
+        ),
+        0,
+        "not derived at all"
+    );
     // While it runs: the worker has read the row and not committed when it changes again.
     client.batch_execute("SELECT cortex_seal()").unwrap();
-    let job: i64 = one(&mut worker, "SELECT job_id FROM cortex_job_take('w', '{chunk}')");
-    worker.batch_execute(&format!("BEGIN; SELECT cortex_job_run({job}, 'w')")).unwrap();
+    let job: i64 = one(
+        &mut worker,
+        "SELECT job_id FROM cortex_job_take('w', '{chunk}')",
+    );
+    worker
+        .batch_execute(&format!("BEGIN; SELECT cortex_job_run({job}, 'w')"))
+        .unwrap();
     client.batch_execute("SET lock_timeout = '2s'; UPDATE note SET body = 'The valve of row 1 has text 3.' WHERE id = 1").expect("a writer does not wait for a worker");
     worker.batch_execute("COMMIT").unwrap();
     // Born stale: stored, named by the view, never served.
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex.claim WHERE body LIKE '%text 2%'"), 1);
-    assert_eq!(one::<bool>(&mut client, "SELECT fresh FROM cortex.claims WHERE body LIKE '%text 2%'"), false);
-    assert_eq!(one::<String>(&mut client, "SELECT reason FROM cortex.stale WHERE body LIKE '%text 2%'"), "updated");
-    let shown: i64 = one(&mut client, "SELECT count(*) FROM cortex_search('valve row text', k => 100) WHERE artifact_id = 'row:note:[1]'");
+    assert_eq!(
+        one::<i64>(
+            &mut client,
+            "SELECT count(*) FROM cortex.claim WHERE body LIKE '%text 2%'"
+        ),
+        1
+    );
+    assert_eq!(
+        one::<bool>(
+            &mut client,
+            "SELECT fresh FROM cortex.claims WHERE body LIKE '%text 2%'"
+        ),
+        false
+    );
+    assert_eq!(
+        one::<String>(
+            &mut client,
+            "SELECT reason FROM cortex.stale WHERE body LIKE '%text 2%'"
+        ),
+        "updated"
+    );
+    let shown: i64 = one(
+        &mut client,
+        "SELECT count(*) FROM cortex_search('valve row text', k => 100) WHERE artifact_id = 'row:note:[1]'",
+    );
     assert_eq!(shown, 0);
     cortex_work(&mut client);
-    assert_eq!(one::<String>(&mut client, "SELECT body FROM cortex_search('valve row text', k => 100) WHERE artifact_id = 'row:note:[1]'"), "The valve of row 1 has text 3.");
+    assert_eq!(
+        one::<String>(
+            &mut client,
+            "SELECT body FROM cortex_search('valve row text', k => 100) WHERE artifact_id = 'row:note:[1]'"
+        ),
+        "The valve of row 1 has text 3."
+    );
     whole(&mut client);
 }
 
@@ -205,7 +319,12 @@ fn inv_03_the_same_job_run_twice_and_by_two() {
     let (database, mut client) = Database::with_cortex();
     notes(&mut client, 12);
     cortex_work(&mut client);
-    let made = |client: &mut Client| one::<i64>(client, "SELECT (SELECT count(*) FROM cortex.chunk) + (SELECT count(*) FROM cortex.claim) + (SELECT count(*) FROM cortex.posting)");
+    let made = |client: &mut Client| {
+        one::<i64>(
+            client,
+            "SELECT (SELECT count(*) FROM cortex.chunk) + (SELECT count(*) FROM cortex.claim) + (SELECT count(*) FROM cortex.posting)",
+        )
+    };
     let first = made(&mut client);
     // A job that was done and is queued again, as after a crash between commit and answer.
     client
@@ -215,19 +334,29 @@ fn inv_03_the_same_job_run_twice_and_by_two() {
     cortex_work(&mut client);
     assert_eq!(made(&mut client), first);
     // Two sessions chunk the same versions at once, each in a transaction: one waits and finds it done.
-    client.batch_execute("UPDATE note SET body = body || ' More.'; SELECT cortex_seal()").unwrap();
+    client
+        .batch_execute("UPDATE note SET body = body || ' More.'; SELECT cortex_seal()")
+        .unwrap();
     let (low, high, change): (i64, i64, i64) = {
         let row = client.query_one("SELECT min(id), max(id), max(opened_by) FROM cortex.source_version WHERE closed_by IS NULL", &[]).unwrap();
         (row.get(0), row.get(1), row.get(2))
     };
     let (mut one_worker, mut other) = (database.connect(), database.connect());
     let batch = format!("SELECT cortex._chunk_batch(1, {change}, {low}, {high}, 100)");
-    one_worker.batch_execute(&format!("BEGIN; {batch}")).unwrap();
+    one_worker
+        .batch_execute(&format!("BEGIN; {batch}"))
+        .unwrap();
     let second = thread::spawn(move || other.batch_execute(&batch).unwrap());
     thread::sleep(Duration::from_millis(200));
     one_worker.batch_execute("COMMIT").unwrap();
     second.join().unwrap();
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve more', k => 100)"), 12);
+    assert_eq!(
+        one::<i64>(
+            &mut client,
+            "SELECT count(*) FROM cortex_search('valve more', k => 100)"
+        ),
+        12
+    );
     whole(&mut client);
 }
 
@@ -237,11 +366,24 @@ fn inv_03_a_job_is_held_by_one_and_lost_by_a_lease() {
     notes(&mut client, 50);
     let mut other = database.connect();
     client.batch_execute("BEGIN").unwrap();
-    let job: i64 = one(&mut client, "SELECT job_id FROM cortex_job_take('a', '{load}')");
+    let job: i64 = one(
+        &mut client,
+        "SELECT job_id FROM cortex_job_take('a', '{load}')",
+    );
     // Another taker skips the row that is being taken.
-    assert!(other.query("SELECT * FROM cortex_job_take('b', '{load}')", &[]).unwrap().is_empty());
+    assert!(
+        other
+            .query("SELECT * FROM cortex_job_take('b', '{load}')", &[])
+            .unwrap()
+            .is_empty()
+    );
     client.batch_execute("COMMIT").unwrap();
-    assert!(other.query("SELECT * FROM cortex_job_take('b', '{load}')", &[]).unwrap().is_empty());
+    assert!(
+        other
+            .query("SELECT * FROM cortex_job_take('b', '{load}')", &[])
+            .unwrap()
+            .is_empty()
+    );
     for call in [
         format!("SELECT cortex_job_run({job}, 'b')"),
         format!("SELECT cortex_job_fail({job}, 'b', 'x')"),
@@ -249,22 +391,65 @@ fn inv_03_a_job_is_held_by_one_and_lost_by_a_lease() {
         format!("SELECT cortex_embed_commit({job}, 'b', '{{}}', '{{}}')"),
     ] {
         let (code, text) = failure(&mut other, &call);
-        assert!(code == "55000" && text.contains("does not hold job"), "{call}: {code} {text}");
+        assert!(
+            code == "55000" && text.contains("does not hold job"),
+            "{call}: {code} {text}"
+        );
     }
-    assert_eq!(one::<bool>(&mut other, &format!("SELECT cortex_job_heartbeat({job}, 'b')")), false);
-    assert_eq!(one::<bool>(&mut other, &format!("SELECT cortex_job_heartbeat({job}, 'a')")), true);
+    assert_eq!(
+        one::<bool>(
+            &mut other,
+            &format!("SELECT cortex_job_heartbeat({job}, 'b')")
+        ),
+        false
+    );
+    assert_eq!(
+        one::<bool>(
+            &mut other,
+            &format!("SELECT cortex_job_heartbeat({job}, 'a')")
+        ),
+        true
+    );
     // The lease runs out in the middle: half is done and stays, the holder is told, the next goes on.
-    client.batch_execute(&format!("SELECT cortex_job_run({job}, 'a', 20)")).unwrap();
-    client.batch_execute("UPDATE cortex.job SET lease_until = now() - interval '1 hour'").unwrap();
-    assert!(other.query("SELECT * FROM cortex_job_take('b', '{load}')", &[]).unwrap().is_empty(), "first it waits");
-    let (code, _) = failure(&mut client, &format!("SELECT cortex_job_run({job}, 'a', 20)"));
+    client
+        .batch_execute(&format!("SELECT cortex_job_run({job}, 'a', 20)"))
+        .unwrap();
+    client
+        .batch_execute("UPDATE cortex.job SET lease_until = now() - interval '1 hour'")
+        .unwrap();
+    assert!(
+        other
+            .query("SELECT * FROM cortex_job_take('b', '{load}')", &[])
+            .unwrap()
+            .is_empty(),
+        "first it waits"
+    );
+    let (code, _) = failure(
+        &mut client,
+        &format!("SELECT cortex_job_run({job}, 'a', 20)"),
+    );
     assert_eq!(code, "55000");
-    client.batch_execute("UPDATE cortex.job SET run_after = now()").unwrap();
-    let row = other.query_one("SELECT job_id, attempts FROM cortex_job_take('b', '{load}')", &[]).unwrap();
+    client
+        .batch_execute("UPDATE cortex.job SET run_after = now()")
+        .unwrap();
+    let row = other
+        .query_one(
+            "SELECT job_id, attempts FROM cortex_job_take('b', '{load}')",
+            &[],
+        )
+        .unwrap();
     assert_eq!((row.get::<_, i64>(0), row.get::<_, i32>(1)), (job, 2));
-    other.batch_execute(&format!("SELECT cortex_job_run({job}, 'b', 1000)")).unwrap();
+    other
+        .batch_execute(&format!("SELECT cortex_job_run({job}, 'b', 1000)"))
+        .unwrap();
     cortex_work(&mut client);
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve row text', k => 100)"), 50);
+    assert_eq!(
+        one::<i64>(
+            &mut client,
+            "SELECT count(*) FROM cortex_search('valve row text', k => 100)"
+        ),
+        50
+    );
     whole(&mut client);
 }
 
@@ -275,15 +460,33 @@ fn inv_03_a_killed_worker_leaves_nothing_half_done() {
     client.batch_execute("SELECT cortex_work(1)").unwrap();
     let mut doomed = database.connect();
     let pid: i32 = one(&mut doomed, "SELECT pg_backend_pid()");
-    let job: i64 = one(&mut doomed, "SELECT job_id FROM cortex_job_take('doomed', '{chunk}')");
-    doomed.batch_execute(&format!("SELECT cortex_job_run({job}, 'doomed', 30)")).unwrap();
-    doomed.batch_execute(&format!("BEGIN; SELECT cortex_job_run({job}, 'doomed', 30)")).unwrap();
-    assert!(one::<bool>(&mut client, &format!("SELECT pg_terminate_backend({pid}, 10000)")));
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex.document"), 30);
+    let job: i64 = one(
+        &mut doomed,
+        "SELECT job_id FROM cortex_job_take('doomed', '{chunk}')",
+    );
+    doomed
+        .batch_execute(&format!("SELECT cortex_job_run({job}, 'doomed', 30)"))
+        .unwrap();
+    doomed
+        .batch_execute(&format!(
+            "BEGIN; SELECT cortex_job_run({job}, 'doomed', 30)"
+        ))
+        .unwrap();
+    assert!(one::<bool>(
+        &mut client,
+        &format!("SELECT pg_terminate_backend({pid}, 10000)")
+    ));
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex.document"),
+        30
+    );
     whole(&mut client);
     client.batch_execute("UPDATE cortex.job SET lease_until = now() - interval '1 hour' WHERE state = 'running'; SELECT * FROM cortex_job_take('x', '{none}'); UPDATE cortex.job SET run_after = now()").unwrap();
     cortex_work(&mut client);
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex.document"), 200);
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex.document"),
+        200
+    );
     put(&mut client, "a", "The valve.");
     whole(&mut client);
 }
@@ -298,9 +501,19 @@ fn inv_03_what_was_invalidated_stays_so_after_all_workers_have_run() {
     use_space(&mut client, "m", 4);
     embed(&mut client);
     for _ in 0..3 {
-        client.batch_execute("SELECT cortex_reconcile('note'); SELECT cortex_work()").unwrap();
+        client
+            .batch_execute("SELECT cortex_reconcile('note'); SELECT cortex_work()")
+            .unwrap();
         embed(&mut client);
     }
-    let found: Vec<String> = client.query("SELECT artifact_id FROM cortex_search('valve row text', k => 100) ORDER BY 1", &[]).unwrap().iter().map(|row| row.get(0)).collect();
+    let found: Vec<String> = client
+        .query(
+            "SELECT artifact_id FROM cortex_search('valve row text', k => 100) ORDER BY 1",
+            &[],
+        )
+        .unwrap()
+        .iter()
+        .map(|row| row.get(0))
+        .collect();
     assert_eq!(found, ["row:note:[4]", "row:note:[5]"]);
 }

@@ -1,7 +1,9 @@
 //! Invariant 4: no claim without provenance, no orphan after any sequence of operations, and nothing rests on
 //! foreign-key cascades. Needs a server in CORTEX_TEST_PG18_URL or CORTEX_TEST_PG16_URL.
 
-use cortex_extension_tests::serving::{Random, ask, cortex_work, embed, must_verify, put, use_space};
+use cortex_extension_tests::serving::{
+    Random, ask, cortex_work, embed, must_verify, put, use_space,
+};
 use cortex_extension_tests::{Database, failure, one};
 use postgres::Client;
 use proptest::prelude::*;
@@ -17,10 +19,17 @@ fn inv_04_a_claim_without_provenance_cannot_be_stored() {
              VALUES (1, 1, 99, {body}, '\\x00', {version_ids}, {chunk_ids}, {starts}, {ends}, 1)"
         )
     };
-    client.batch_execute(&format!("BEGIN; {}; ROLLBACK", claim("'{1}'", "'{1}'", "'{0}'", "'{5}'", "'x'"))).expect("an ordinary claim can be stored");
+    client
+        .batch_execute(&format!(
+            "BEGIN; {}; ROLLBACK",
+            claim("'{1}'", "'{1}'", "'{0}'", "'{5}'", "'x'")
+        ))
+        .expect("an ordinary claim can be stored");
     // Also in replica role, where neither foreign keys nor triggers fire.
     for role in ["origin", "replica"] {
-        client.batch_execute(&format!("SET session_replication_role = {role}")).unwrap();
+        client
+            .batch_execute(&format!("SET session_replication_role = {role}"))
+            .unwrap();
         for (insert, code) in [
             (claim("'{}'", "'{}'", "'{}'", "'{}'", "'x'"), "23514"),
             (claim("NULL", "'{1}'", "'{0}'", "'{5}'", "'x'"), "23502"),
@@ -29,14 +38,26 @@ fn inv_04_a_claim_without_provenance_cannot_be_stored() {
             (claim("'{1}'", "'{1}'", "'{0}'", "NULL", "'x'"), "23502"),
             (claim("'{NULL}'", "'{1}'", "'{0}'", "'{5}'", "'x'"), "23514"),
             (claim("'{1}'", "'{NULL}'", "'{0}'", "'{5}'", "'x'"), "23514"),
-            (claim("'{1,NULL}'", "'{1,1}'", "'{0,0}'", "'{5,5}'", "'x'"), "23514"),
+            (
+                claim("'{1,NULL}'", "'{1,1}'", "'{0,0}'", "'{5,5}'", "'x'"),
+                "23514",
+            ),
             (claim("'{1,1}'", "'{1}'", "'{0}'", "'{5}'", "'x'"), "23514"),
             (claim("'{1}'", "'{1,1}'", "'{0}'", "'{5}'", "'x'"), "23514"),
             (claim("'{1}'", "'{1}'", "'{0,1}'", "'{5}'", "'x'"), "23514"),
             (claim("'{1}'", "'{1}'", "'{0}'", "'{5,6}'", "'x'"), "23514"),
             (claim("'{1}'", "'{1}'", "'{NULL}'", "'{5}'", "'x'"), "23514"),
             (claim("'{1}'", "'{1}'", "'{0}'", "'{NULL}'", "'x'"), "23514"),
-            (claim("array_fill(1::bigint, ARRAY[65])", "array_fill(1::bigint, ARRAY[65])", "array_fill(0, ARRAY[65])", "array_fill(5, ARRAY[65])", "'x'"), "23514"),
+            (
+                claim(
+                    "array_fill(1::bigint, ARRAY[65])",
+                    "array_fill(1::bigint, ARRAY[65])",
+                    "array_fill(0, ARRAY[65])",
+                    "array_fill(5, ARRAY[65])",
+                    "'x'",
+                ),
+                "23514",
+            ),
             (claim("'{1}'", "'{1}'", "'{0}'", "'{5}'", "''"), "23514"),
             (claim("'{1}'", "'{1}'", "'{0}'", "'{5}'", "NULL"), "23502"),
         ] {
@@ -48,7 +69,12 @@ fn inv_04_a_claim_without_provenance_cannot_be_stored() {
 
 /// References between our tables that lead nowhere, with the number of each.
 fn orphans(client: &mut Client) -> Vec<String> {
-    let spaces: Vec<i32> = client.query("SELECT id FROM cortex.space", &[]).unwrap().iter().map(|row| row.get(0)).collect();
+    let spaces: Vec<i32> = client
+        .query("SELECT id FROM cortex.space", &[])
+        .unwrap()
+        .iter()
+        .map(|row| row.get(0))
+        .collect();
     let mut checks: Vec<(String, String)> = [
         ("claims of a missing version", "cortex.claim c, unnest(c.version_ids) v WHERE NOT EXISTS (SELECT FROM cortex.source_version x WHERE x.id = v)"),
         ("claims of a missing chunk", "cortex.claim c, unnest(c.chunk_ids) k WHERE NOT EXISTS (SELECT FROM cortex.chunk x WHERE x.id = k)"),
@@ -86,16 +112,30 @@ fn orphans(client: &mut Client) -> Vec<String> {
 
 /// What is served must lead to a live source and to the row it came from.
 fn served_is_true(client: &mut Client, table_is_bound: bool) {
-    let rows = client.query("SELECT artifact_id, body FROM cortex_search('valve', k => 1000)", &[]).unwrap();
+    let rows = client
+        .query(
+            "SELECT artifact_id, body FROM cortex_search('valve', k => 1000)",
+            &[],
+        )
+        .unwrap();
     for row in rows {
         let (artifact, body): (String, String) = (row.get(0), row.get(1));
         if let Some(id) = artifact.strip_prefix("row:note:[") {
-            assert!(table_is_bound, "{artifact} is served and its table is not bound");
+            assert!(
+                table_is_bound,
+                "{artifact} is served and its table is not bound"
+            );
             let id: i32 = id.trim_end_matches(']').parse().unwrap();
-            let live: Option<String> = client.query_opt("SELECT body FROM note WHERE id = $1", &[&id]).unwrap().map(|row| row.get(0));
+            let live: Option<String> = client
+                .query_opt("SELECT body FROM note WHERE id = $1", &[&id])
+                .unwrap()
+                .map(|row| row.get(0));
             assert_eq!(live.as_deref(), Some(body.as_str()), "{artifact}");
         } else {
-            assert!(one::<bool>(client, &format!("SELECT cortex_has_source('{artifact}')")), "{artifact}");
+            assert!(
+                one::<bool>(client, &format!("SELECT cortex_has_source('{artifact}')")),
+                "{artifact}"
+            );
         }
     }
 }
@@ -125,8 +165,16 @@ const OPERATIONS: [&str; 20] = [
 
 #[test]
 fn inv_04_no_orphans_after_random_operations() {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(8);
-    let mut runner = TestRunner::new(Config { cases, max_shrink_iters: 40, failure_persistence: None, ..Config::default() });
+    let cases = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok())
+        .unwrap_or(8);
+    let mut runner = TestRunner::new(Config {
+        cases,
+        max_shrink_iters: 40,
+        failure_persistence: None,
+        ..Config::default()
+    });
     let operation = (0..OPERATIONS.len() + 3, 1..6i32, any::<u16>());
     let result = runner.run(&prop::collection::vec(operation, 20..60), |operations| {
         let (_database, mut client) = Database::with_cortex();
@@ -187,19 +235,40 @@ fn inv_04_a_table_dropped_or_unbound_takes_its_claims_along_and_no_trace() {
     cortex_work(&mut client);
     let asked = ask(&mut client, "valve", "");
     assert_eq!(asked.evidence.as_array().unwrap().len(), 6);
-    client.batch_execute("SELECT cortex_unbind('note')").unwrap();
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"), 1);
+    client
+        .batch_execute("SELECT cortex_unbind('note')")
+        .unwrap();
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"),
+        1
+    );
     must_verify(&mut client, asked.id, "L4");
-    client.batch_execute("SELECT cortex_bind('note'); SELECT cortex_work()").unwrap();
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"), 6);
+    client
+        .batch_execute("SELECT cortex_bind('note'); SELECT cortex_work()")
+        .unwrap();
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"),
+        6
+    );
     client.batch_execute("DROP TABLE note").unwrap();
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"), 1, "a dropped table takes no other source along");
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"),
+        1,
+        "a dropped table takes no other source along"
+    );
     must_verify(&mut client, asked.id, "L4");
     assert_eq!(orphans(&mut client), Vec::<String>::new());
     // A random number of further sources keeps being found.
     let mut random = Random::new(1);
     for n in 0..5 {
-        put(&mut client, &format!("b{n}"), &format!("The valve {}", random.sentence(4)));
+        put(
+            &mut client,
+            &format!("b{n}"),
+            &format!("The valve {}", random.sentence(4)),
+        );
     }
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"), 6);
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"),
+        6
+    );
 }

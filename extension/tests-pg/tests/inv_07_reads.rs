@@ -6,7 +6,9 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cortex_extension_tests::serving::{ask, cortex_work, embed, put, text_vector, use_space, vector_literal};
+use cortex_extension_tests::serving::{
+    ask, cortex_work, embed, put, text_vector, use_space, vector_literal,
+};
 use cortex_extension_tests::{Database, one};
 use postgres::{Client, NoTls};
 
@@ -34,7 +36,9 @@ fn reads(trace: i64) -> Vec<String> {
     vec![
         "SELECT count(*) FROM cortex_search('valve')".to_owned(),
         format!("SELECT count(*) FROM cortex_search('valve', '{vector}', mode => 'vector')"),
-        format!("SELECT count(*) FROM cortex_search('valve', '{vector}', k => 1000, mode => 'hybrid')"),
+        format!(
+            "SELECT count(*) FROM cortex_search('valve', '{vector}', k => 1000, mode => 'hybrid')"
+        ),
         "SELECT count(*) FROM cortex_read('valve', budget_tokens => 300)".to_owned(),
         format!("SELECT count(*) FROM cortex_read('valve', '{vector}')"),
         format!("SELECT cortex_verify({trace})"),
@@ -60,16 +64,36 @@ fn inv_07_reads_take_no_transaction_id_and_no_row_lock() {
     let trace = corpus(&mut client);
     // Every row locked by another session: a read that locked one would wait.
     let mut other = database.connect();
-    other.batch_execute("BEGIN; SELECT * FROM note FOR UPDATE").unwrap();
-    for table in ["namespace", "source", "source_version", "chunk", "claim", "document", "trace", "change", "space", "binding", "emb_1"] {
-        other.batch_execute(&format!("SELECT * FROM cortex.{table} FOR UPDATE")).unwrap();
+    other
+        .batch_execute("BEGIN; SELECT * FROM note FOR UPDATE")
+        .unwrap();
+    for table in [
+        "namespace",
+        "source",
+        "source_version",
+        "chunk",
+        "claim",
+        "document",
+        "trace",
+        "change",
+        "space",
+        "binding",
+        "emb_1",
+    ] {
+        other
+            .batch_execute(&format!("SELECT * FROM cortex.{table} FOR UPDATE"))
+            .unwrap();
     }
     client.batch_execute("SET lock_timeout = '200ms'").unwrap();
     for read in reads(trace) {
         client.batch_execute("BEGIN").unwrap();
-        client.batch_execute(&read).unwrap_or_else(|error| panic!("{read}: {error:?}"));
-        let assigned: Option<String> =
-            client.query_one("SELECT pg_current_xact_id_if_assigned()::text", &[]).unwrap().get(0);
+        client
+            .batch_execute(&read)
+            .unwrap_or_else(|error| panic!("{read}: {error:?}"));
+        let assigned: Option<String> = client
+            .query_one("SELECT pg_current_xact_id_if_assigned()::text", &[])
+            .unwrap()
+            .get(0);
         assert_eq!(assigned, None, "{read}");
         let locks: Vec<String> = client
             .query(
@@ -89,22 +113,39 @@ fn inv_07_reads_take_no_transaction_id_and_no_row_lock() {
 fn inv_07_reads_run_in_read_only_transactions_of_every_level() {
     let (_database, mut client) = Database::with_cortex();
     let trace = corpus(&mut client);
-    for level in ["READ COMMITTED READ ONLY", "REPEATABLE READ READ ONLY", "SERIALIZABLE READ ONLY", "SERIALIZABLE READ ONLY DEFERRABLE"] {
-        client.batch_execute(&format!("BEGIN ISOLATION LEVEL {level}")).unwrap();
+    for level in [
+        "READ COMMITTED READ ONLY",
+        "REPEATABLE READ READ ONLY",
+        "SERIALIZABLE READ ONLY",
+        "SERIALIZABLE READ ONLY DEFERRABLE",
+    ] {
+        client
+            .batch_execute(&format!("BEGIN ISOLATION LEVEL {level}"))
+            .unwrap();
         for read in reads(trace) {
-            client.batch_execute(&read).unwrap_or_else(|error| panic!("{level}: {read}: {error:?}"));
+            client
+                .batch_execute(&read)
+                .unwrap_or_else(|error| panic!("{level}: {read}: {error:?}"));
         }
         client.batch_execute("COMMIT").unwrap();
     }
     // What writes says so, and writes nothing.
     let traces: i64 = one(&mut client, "SELECT count(*) FROM cortex.trace");
-    for write in ["SELECT * FROM cortex_ask('another valve')", "SELECT cortex_read_log((SELECT receipt FROM cortex_read('valve')))", "SELECT cortex_seal()", "SELECT cortex_source_put('b', 'x')"] {
+    for write in [
+        "SELECT * FROM cortex_ask('another valve')",
+        "SELECT cortex_read_log((SELECT receipt FROM cortex_read('valve')))",
+        "SELECT cortex_seal()",
+        "SELECT cortex_source_put('b', 'x')",
+    ] {
         client.batch_execute("BEGIN READ ONLY").unwrap();
         let error = client.batch_execute(write).unwrap_err();
         assert_eq!(error.code().unwrap().code(), "25006", "{write}: {error:?}");
         client.batch_execute("ROLLBACK").unwrap();
     }
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex.trace"), traces);
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex.trace"),
+        traces
+    );
 }
 
 /// While one session is inside a read, held up by a policy of its own table, another changes all that the read
@@ -126,7 +167,9 @@ fn read_with_a_writer_in_between(read: &str, before: &str, wrote: &str) {
         .batch_execute(&format!("SELECT cortex_grant('default', '{0}'); GRANT SELECT ON slow, note TO {0}; GRANT CREATE ON SCHEMA public TO {0}", role.name))
         .unwrap();
     let mut reader = role.login(&database);
-    reader.batch_execute(&format!("CREATE TABLE scratch (n int); BEGIN; {wrote}")).unwrap();
+    reader
+        .batch_execute(&format!("CREATE TABLE scratch (n int); BEGIN; {wrote}"))
+        .unwrap();
     let first: String = one(&mut reader, before);
     client.batch_execute("SELECT pg_advisory_lock(99)").unwrap();
     let reading = thread::spawn({
@@ -139,7 +182,10 @@ fn read_with_a_writer_in_between(read: &str, before: &str, wrote: &str) {
     let waiting = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 99 AND NOT granted)";
     let started = Instant::now();
     while !one::<bool>(&mut client, waiting) {
-        assert!(started.elapsed() < Duration::from_secs(30), "the read never reached the policy");
+        assert!(
+            started.elapsed() < Duration::from_secs(30),
+            "the read never reached the policy"
+        );
         thread::sleep(Duration::from_millis(10));
     }
     client
@@ -151,14 +197,21 @@ fn read_with_a_writer_in_between(read: &str, before: &str, wrote: &str) {
         .unwrap();
     let (mut reader, shown) = reading.join().unwrap();
     assert_eq!(shown, first, "one snapshot from end to end");
-    assert!(shown.contains("old valve") && !shown.contains("new"), "{shown}");
+    assert!(
+        shown.contains("old valve") && !shown.contains("new"),
+        "{shown}"
+    );
     // The next statement of the same transaction sees the new state, whole as well.
     let after: String = one(&mut reader, read);
-    assert!(after.contains("new valve") && !after.contains("old valve"), "{after}");
+    assert!(
+        after.contains("new valve") && !after.contains("old valve"),
+        "{after}"
+    );
 }
 
 const SEARCH: &str = "SELECT string_agg(body || ' ' || receipt, E'\\n' ORDER BY rank) FROM cortex_search('valve', k => 1000)";
-const READ: &str = "SELECT payload || receipt || claims FROM cortex_read('valve', budget_tokens => 10000)";
+const READ: &str =
+    "SELECT payload || receipt || claims FROM cortex_read('valve', budget_tokens => 10000)";
 
 #[test]
 fn inv_07_a_search_sees_one_snapshot() {
@@ -199,8 +252,16 @@ impl Standby {
             }
             None => Command::new(path),
         };
-        let done = command.args(arguments).env_remove("RUST_BACKTRACE").output().unwrap_or_else(|error| panic!("{program}: {error}"));
-        assert!(done.status.success(), "{program}: {}", String::from_utf8_lossy(&done.stderr));
+        let done = command
+            .args(arguments)
+            .env_remove("RUST_BACKTRACE")
+            .output()
+            .unwrap_or_else(|error| panic!("{program}: {error}"));
+        assert!(
+            done.status.success(),
+            "{program}: {}",
+            String::from_utf8_lossy(&done.stderr)
+        );
     }
 
     fn data(&self) -> String {
@@ -211,7 +272,10 @@ impl Standby {
 impl Drop for Standby {
     fn drop(&mut self) {
         if self.folder.join("data/postmaster.pid").exists() {
-            self.run("pg_ctl", &["-D", &self.data(), "-m", "immediate", "-w", "stop"]);
+            self.run(
+                "pg_ctl",
+                &["-D", &self.data(), "-m", "immediate", "-w", "stop"],
+            );
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -221,7 +285,12 @@ impl Drop for Standby {
 fn inv_07_reads_run_on_a_hot_standby() {
     let (database, mut client) = Database::with_cortex();
     let trace = corpus(&mut client);
-    let row = client.query_one("SELECT current_setting('data_directory'), current_setting('wal_level')", &[]).unwrap();
+    let row = client
+        .query_one(
+            "SELECT current_setting('data_directory'), current_setting('wal_level')",
+            &[],
+        )
+        .unwrap();
     let (data, level): (String, String) = (row.get(0), row.get(1));
     assert_ne!(level, "minimal", "the test server must allow standbys");
     let folder = std::env::temp_dir().join(format!("{}_standby", database.name));
@@ -231,7 +300,11 @@ fn inv_07_reads_run_on_a_hot_standby() {
     if user.is_some() {
         std::os::unix::fs::chown(&folder, Some(owner), None).unwrap();
     }
-    let standby = Standby { folder: folder.clone(), programs: PathBuf::from(cortex_extension_tests::setting("BIN")), user };
+    let standby = Standby {
+        folder: folder.clone(),
+        programs: PathBuf::from(cortex_extension_tests::setting("BIN")),
+        user,
+    };
     let config = database.config();
     let host = match config.get_hosts().first().unwrap() {
         postgres::config::Host::Unix(folder) => folder.to_string_lossy().into_owned(),
@@ -241,7 +314,21 @@ fn inv_07_reads_run_on_a_hot_standby() {
     // A standby shares the settings; only where it listens is its own.
     standby.run(
         "pg_basebackup",
-        &["-h", &host, "-p", &port.to_string(), "-U", config.get_user().unwrap(), "-D", &standby.data(), "-R", "-X", "stream", "-c", "fast"],
+        &[
+            "-h",
+            &host,
+            "-p",
+            &port.to_string(),
+            "-U",
+            config.get_user().unwrap(),
+            "-D",
+            &standby.data(),
+            "-R",
+            "-X",
+            "stream",
+            "-c",
+            "fast",
+        ],
     );
     let own = folder.to_string_lossy().into_owned();
     fs::write(
@@ -252,44 +339,94 @@ fn inv_07_reads_run_on_a_hot_standby() {
         ),
     )
     .unwrap();
-    standby.run("pg_ctl", &["-D", &standby.data(), "-l", &folder.join("log").to_string_lossy(), "-w", "-t", "60", "start"]);
+    standby.run(
+        "pg_ctl",
+        &[
+            "-D",
+            &standby.data(),
+            "-l",
+            &folder.join("log").to_string_lossy(),
+            "-w",
+            "-t",
+            "60",
+            "start",
+        ],
+    );
     let mut config = postgres::Config::new();
-    config.host_path(&folder).port(port).user(database.config().get_user().unwrap()).dbname(&database.name);
+    config
+        .host_path(&folder)
+        .port(port)
+        .user(database.config().get_user().unwrap())
+        .dbname(&database.name);
     let mut replica = config.connect(NoTls).unwrap();
     let caught_up = |client: &mut Client, replica: &mut Client| {
         let target: String = one(client, "SELECT pg_current_wal_flush_lsn()::text");
         let started = Instant::now();
-        while !one::<bool>(replica, &format!("SELECT pg_last_wal_replay_lsn() >= '{target}'")) {
-            assert!(started.elapsed() < Duration::from_secs(60), "the standby does not catch up");
+        while !one::<bool>(
+            replica,
+            &format!("SELECT pg_last_wal_replay_lsn() >= '{target}'"),
+        ) {
+            assert!(
+                started.elapsed() < Duration::from_secs(60),
+                "the standby does not catch up"
+            );
             thread::sleep(Duration::from_millis(20));
         }
     };
     caught_up(&mut client, &mut replica);
     assert!(one::<bool>(&mut replica, "SELECT pg_is_in_recovery()"));
     for level in ["READ COMMITTED", "REPEATABLE READ"] {
-        replica.batch_execute(&format!("BEGIN ISOLATION LEVEL {level}")).unwrap();
+        replica
+            .batch_execute(&format!("BEGIN ISOLATION LEVEL {level}"))
+            .unwrap();
         for read in reads(trace) {
-            replica.batch_execute(&read).unwrap_or_else(|error| panic!("{level}: {read}: {error:?}"));
+            replica
+                .batch_execute(&read)
+                .unwrap_or_else(|error| panic!("{level}: {read}: {error:?}"));
         }
         replica.batch_execute("COMMIT").unwrap();
     }
     // The same bytes as on the primary, and the same verdict.
-    for read in [SEARCH, READ, &format!("SELECT cortex_verify({trace})::text"), "SELECT cortex_trace(1)"] {
-        assert_eq!(one::<String>(&mut replica, read), one::<String>(&mut client, read), "{read}");
+    for read in [
+        SEARCH,
+        READ,
+        &format!("SELECT cortex_verify({trace})::text"),
+        "SELECT cortex_trace(1)",
+    ] {
+        assert_eq!(
+            one::<String>(&mut replica, read),
+            one::<String>(&mut client, read),
+            "{read}"
+        );
     }
-    assert_eq!(one::<bool>(&mut replica, "SELECT (cortex_health() ->> 'recovery')::boolean"), true);
+    assert_eq!(
+        one::<bool>(
+            &mut replica,
+            "SELECT (cortex_health() ->> 'recovery')::boolean"
+        ),
+        true
+    );
     // A change on the primary arrives with its invalidation.
-    client.batch_execute("UPDATE note SET body = 'Replaced.' WHERE id = 3; SELECT cortex_work()").unwrap();
+    client
+        .batch_execute("UPDATE note SET body = 'Replaced.' WHERE id = 3; SELECT cortex_work()")
+        .unwrap();
     caught_up(&mut client, &mut replica);
     assert!(!one::<String>(&mut replica, SEARCH).contains("row 3 "));
-    assert_eq!(one::<String>(&mut replica, SEARCH), one::<String>(&mut client, SEARCH));
-    let error = replica.query("SELECT * FROM cortex_ask('valve')", &[]).unwrap_err();
+    assert_eq!(
+        one::<String>(&mut replica, SEARCH),
+        one::<String>(&mut client, SEARCH)
+    );
+    let error = replica
+        .query("SELECT * FROM cortex_ask('valve')", &[])
+        .unwrap_err();
     assert_eq!(error.code().unwrap().code(), "25006", "{error:?}");
 }
 
 fn owner_of(path: &Path) -> u32 {
     use std::os::unix::fs::MetadataExt;
-    fs::metadata(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())).uid()
+    fs::metadata(path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        .uid()
 }
 
 fn user_name(id: u32) -> String {

@@ -41,7 +41,9 @@ fn inv_09_everything_said_twice_counts_once() {
     client.batch_execute("SELECT cortex_seal()").unwrap();
     let asked = ask(&mut client, "valve", "");
     let receipt: String = one(&mut client, "SELECT receipt FROM cortex_read('valve')");
-    client.query_one("SELECT cortex_read_log($1)", &[&receipt]).unwrap();
+    client
+        .query_one("SELECT cortex_read_log($1)", &[&receipt])
+        .unwrap();
     let before = everything(&mut client);
     for twice in [
         "SELECT cortex_source_put('a', 'The valve in the manual.')",
@@ -62,16 +64,37 @@ fn inv_09_everything_said_twice_counts_once() {
         "INSERT INTO note (id, title, body) SELECT id, title, body FROM note ON CONFLICT (id) DO UPDATE SET body = excluded.body",
         "SELECT cortex_work()",
     ] {
-        client.batch_execute(twice).unwrap_or_else(|error| panic!("{twice}: {error:?}"));
+        client
+            .batch_execute(twice)
+            .unwrap_or_else(|error| panic!("{twice}: {error:?}"));
         assert_eq!(everything(&mut client), before, "{twice}");
     }
-    assert_eq!(json(&mut client, "cortex_source_put('a', 'The valve in the manual.')")["changed"], false);
-    assert_eq!(json(&mut client, "cortex_source_changed('a', 'The valve in the manual.')")["unchanged"], true);
+    assert_eq!(
+        json(
+            &mut client,
+            "cortex_source_put('a', 'The valve in the manual.')"
+        )["changed"],
+        false
+    );
+    assert_eq!(
+        json(
+            &mut client,
+            "cortex_source_changed('a', 'The valve in the manual.')"
+        )["unchanged"],
+        true
+    );
     let again = ask(&mut client, "valve", "");
     assert_eq!((again.id, again.already), (asked.id, true));
-    client.query_one("SELECT cortex_read_log($1)", &[&receipt]).unwrap();
-    client.query_one("SELECT cortex_read_log($1)", &[&receipt]).unwrap();
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex.read_log"), 1);
+    client
+        .query_one("SELECT cortex_read_log($1)", &[&receipt])
+        .unwrap();
+    client
+        .query_one("SELECT cortex_read_log($1)", &[&receipt])
+        .unwrap();
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex.read_log"),
+        1
+    );
 }
 
 #[test]
@@ -83,17 +106,31 @@ fn inv_09_deleting_twice_and_putting_back() {
     assert_eq!(json(&mut client, "cortex_source_deleted('a')")["closed"], 0);
     assert_eq!(json(&mut client, "cortex_source_changed('a')")["closed"], 0);
     assert_eq!(everything(&mut client), before);
-    assert_eq!(one::<bool>(&mut client, "SELECT cortex_has_source('a')"), false);
+    assert_eq!(
+        one::<bool>(&mut client, "SELECT cortex_has_source('a')"),
+        false
+    );
     // Back again is a new version, not the old one revived: the state in between stays true.
-    assert_eq!(put(&mut client, "a", "The valve in the manual.")["changed"], true);
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex.source_version"), 2);
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"), 1);
+    assert_eq!(
+        put(&mut client, "a", "The valve in the manual.")["changed"],
+        true
+    );
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex.source_version"),
+        2
+    );
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"),
+        1
+    );
 }
 
 #[test]
 fn inv_09_many_sessions_put_the_same_at_once() {
     let (database, mut client) = Database::with_cortex();
-    client.batch_execute("SELECT cortex_create_namespace('default')").unwrap();
+    client
+        .batch_execute("SELECT cortex_create_namespace('default')")
+        .unwrap();
     let threads: Vec<_> = (0..6)
         .map(|n| {
             let mut session = database.connect();
@@ -101,7 +138,11 @@ fn inv_09_many_sessions_put_the_same_at_once() {
                 let mut random = Random::new(n);
                 for round in 0..30 {
                     // Everybody's first words about a source are the same, so all but one must find them there.
-                    put(&mut session, &format!("s{}", round / 3), &format!("The valve of round {}.", round / 3));
+                    put(
+                        &mut session,
+                        &format!("s{}", round / 3),
+                        &format!("The valve of round {}.", round / 3),
+                    );
                     if random.below(3) == 0 {
                         session.batch_execute("SELECT cortex_work()").unwrap();
                     }
@@ -124,9 +165,16 @@ fn inv_09_many_sessions_put_the_same_at_once() {
         ("cortex.namespace", 1),
         ("cortex.installation", 1),
     ] {
-        assert_eq!(one::<i64>(&mut client, &format!("SELECT count(*) FROM {what}")), count, "{what}");
+        assert_eq!(
+            one::<i64>(&mut client, &format!("SELECT count(*) FROM {what}")),
+            count,
+            "{what}"
+        );
     }
-    let twins: i64 = one(&mut client, "SELECT count(*) - count(DISTINCT root) FROM cortex.trace");
+    let twins: i64 = one(
+        &mut client,
+        "SELECT count(*) - count(DISTINCT root) FROM cortex.trace",
+    );
     assert_eq!(twins, 0);
     for trace in client.query("SELECT id FROM cortex.trace", &[]).unwrap() {
         cortex_extension_tests::serving::must_verify(&mut client, trace.get(0), "L4");

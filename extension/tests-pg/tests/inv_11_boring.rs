@@ -10,34 +10,144 @@ use postgres::Client;
 /// Values of every type that an argument may have, in SQL: ordinary, empty, extreme, NULL.
 fn values(kind: &str) -> Vec<String> {
     let texts: Vec<String> = [
-        "''", "' '", "'default'", "'row:note:[1]'", "'row:'", "'{}'", "'[1,2'", "E'\\u0001'", "E'\\uFFFD\\U0010FFFF\\u202E'",
-        "'%s %I $1 \\'", "'a''b\"c;--'", "repeat('x', 300)", "repeat('ä', 100000)", "repeat('[', 60000)", "'lexical'", "'vector'",
-        "'b3:00'", "'find_relevant'", "'nope'", "NULL",
+        "''",
+        "' '",
+        "'default'",
+        "'row:note:[1]'",
+        "'row:'",
+        "'{}'",
+        "'[1,2'",
+        "E'\\u0001'",
+        "E'\\uFFFD\\U0010FFFF\\u202E'",
+        "'%s %I $1 \\'",
+        "'a''b\"c;--'",
+        "repeat('x', 300)",
+        "repeat('ä', 100000)",
+        "repeat('[', 60000)",
+        "'lexical'",
+        "'vector'",
+        "'b3:00'",
+        "'find_relevant'",
+        "'nope'",
+        "NULL",
     ]
     .map(str::to_owned)
     .into();
     match kind {
         "text" => texts,
-        "name" => ["'note'", "''", "'no such'", "repeat('n', 70)::name", "NULL"].map(str::to_owned).into(),
-        "integer" => ["1", "0", "-1", "10", "1000", "2147483647", "-2147483648", "NULL"].map(str::to_owned).into(),
-        "bigint" => ["1::bigint", "0::bigint", "(-1)::bigint", "9223372036854775807", "(-9223372036854775807 - 1)", "NULL::bigint"].map(str::to_owned).into(),
-        "boolean" => ["true", "false", "NULL"].map(str::to_owned).into(),
-        "jsonb" => [
-            "'{}'", "'[]'", "'null'", "'1'", "'{\"max_evidence\": 0}'", "'{\"max_evidence\": 1e400}'", "'{\"max_evidence\": \"1\"}'",
-            "'{\"max_candidates\": 99999999999999999999}'", "'{\"max_candidates\": 1.5, \"x\": null}'", "NULL",
+        "name" => ["'note'", "''", "'no such'", "repeat('n', 70)::name", "NULL"]
+            .map(str::to_owned)
+            .into(),
+        "integer" => [
+            "1",
+            "0",
+            "-1",
+            "10",
+            "1000",
+            "2147483647",
+            "-2147483648",
+            "NULL",
         ]
         .map(str::to_owned)
         .into(),
-        "vector" => ["'[1,2,3,4]'", "'[0,0,0,0]'", "'[1]'", "'[3.4e38,-3.4e38,1e-45,0]'", "array_fill(1, ARRAY[16000])::vector", "NULL"]
+        "bigint" => [
+            "1::bigint",
+            "0::bigint",
+            "(-1)::bigint",
+            "9223372036854775807",
+            "(-9223372036854775807 - 1)",
+            "NULL::bigint",
+        ]
+        .map(str::to_owned)
+        .into(),
+        "boolean" => ["true", "false", "NULL"].map(str::to_owned).into(),
+        "jsonb" => [
+            "'{}'",
+            "'[]'",
+            "'null'",
+            "'1'",
+            "'{\"max_evidence\": 0}'",
+            "'{\"max_evidence\": 1e400}'",
+            "'{\"max_evidence\": \"1\"}'",
+            "'{\"max_candidates\": 99999999999999999999}'",
+            "'{\"max_candidates\": 1.5, \"x\": null}'",
+            "NULL",
+        ]
+        .map(str::to_owned)
+        .into(),
+        "vector" => [
+            "'[1,2,3,4]'",
+            "'[0,0,0,0]'",
+            "'[1]'",
+            "'[3.4e38,-3.4e38,1e-45,0]'",
+            "array_fill(1, ARRAY[16000])::vector",
+            "NULL",
+        ]
+        .map(str::to_owned)
+        .into(),
+        "vector[]" => [
+            "'{}'",
+            "ARRAY['[1,2,3,4]']::vector[]",
+            "ARRAY[NULL]::vector[]",
+            "ARRAY[['[1]'],['[2]']]::vector[]",
+            "NULL",
+        ]
+        .map(str::to_owned)
+        .into(),
+        "bigint[]" => [
+            "'{}'",
+            "'{1}'",
+            "'{NULL}'",
+            "'{{1,2},{3,4}}'",
+            "'[5:6]={1,2}'",
+            "NULL",
+        ]
+        .map(str::to_owned)
+        .into(),
+        "name[]" => [
+            "'{}'",
+            "'{body}'",
+            "'{id,id}'",
+            "'{NULL}'",
+            "'{nope}'",
+            "'{{id,body}}'",
+            "'[7:7]={body}'",
+            "NULL",
+        ]
+        .map(str::to_owned)
+        .into(),
+        "text[]" => ["'{}'", "'{load,chunk}'", "'{NULL}'", "'{{a,b}}'", "NULL"]
             .map(str::to_owned)
             .into(),
-        "vector[]" => ["'{}'", "ARRAY['[1,2,3,4]']::vector[]", "ARRAY[NULL]::vector[]", "ARRAY[['[1]'],['[2]']]::vector[]", "NULL"].map(str::to_owned).into(),
-        "bigint[]" => ["'{}'", "'{1}'", "'{NULL}'", "'{{1,2},{3,4}}'", "'[5:6]={1,2}'", "NULL"].map(str::to_owned).into(),
-        "name[]" => ["'{}'", "'{body}'", "'{id,id}'", "'{NULL}'", "'{nope}'", "'{{id,body}}'", "'[7:7]={body}'", "NULL"].map(str::to_owned).into(),
-        "text[]" => ["'{}'", "'{load,chunk}'", "'{NULL}'", "'{{a,b}}'", "NULL"].map(str::to_owned).into(),
-        "regclass" => ["'note'", "'pg_class'", "'cortex.chunk'", "'cortex.namespaces'", "0::regclass", "4294967295::oid::regclass", "NULL"].map(str::to_owned).into(),
-        "regrole" => ["current_user::regrole", "0::regrole", "4294967295::oid::regrole", "NULL"].map(str::to_owned).into(),
-        "interval" => ["'60 seconds'", "'0'", "'-1 day'", "'178000000 years'", "'infinity'", "NULL"].map(str::to_owned).into(),
+        "regclass" => [
+            "'note'",
+            "'pg_class'",
+            "'cortex.chunk'",
+            "'cortex.namespaces'",
+            "0::regclass",
+            "4294967295::oid::regclass",
+            "NULL",
+        ]
+        .map(str::to_owned)
+        .into(),
+        "regrole" => [
+            "current_user::regrole",
+            "0::regrole",
+            "4294967295::oid::regrole",
+            "NULL",
+        ]
+        .map(str::to_owned)
+        .into(),
+        "interval" => [
+            "'60 seconds'",
+            "'0'",
+            "'-1 day'",
+            "'178000000 years'",
+            "'infinity'",
+            "NULL",
+        ]
+        .map(str::to_owned)
+        .into(),
         other => panic!("no values for arguments of type {other}"),
     }
 }
@@ -49,7 +159,11 @@ fn inv_11_no_value_of_any_argument_is_an_internal_error() {
     put(&mut client, "a", "The valve in the manual is blue.");
     cortex_work(&mut client);
     ask(&mut client, "valve", "");
-    client.batch_execute("SELECT cortex_space_register('m', '1', 'd', 4); SELECT cortex_space_use('default', 1)").unwrap();
+    client
+        .batch_execute(
+            "SELECT cortex_space_register('m', '1', 'd', 4); SELECT cortex_space_use('default', 1)",
+        )
+        .unwrap();
     // The server knows what is there: a function that joins later is tried as well.
     let functions = client
         .query(
@@ -63,9 +177,12 @@ fn inv_11_no_value_of_any_argument_is_an_internal_error() {
     let mut random = Random::new(20);
     let mut codes = std::collections::BTreeMap::<String, usize>::new();
     let mut faults = Vec::new();
-    client.batch_execute("SET statement_timeout = '20s'").unwrap();
+    client
+        .batch_execute("SET statement_timeout = '20s'")
+        .unwrap();
     for row in functions {
-        let (name, types, defaults): (String, Vec<String>, i32) = (row.get(0), row.get(1), row.get(2));
+        let (name, types, defaults): (String, Vec<String>, i32) =
+            (row.get(0), row.get(1), row.get(2));
         let choices: Vec<Vec<String>> = types.iter().map(|kind| values(kind)).collect();
         let mut calls: Vec<Vec<String>> = Vec::new();
         // Each value once at each place beside ordinary ones, all NULL, then mixtures.
@@ -79,20 +196,41 @@ fn inv_11_no_value_of_any_argument_is_an_internal_error() {
         }
         calls.push(vec!["NULL".into(); types.len()]);
         for _ in 0..25 {
-            calls.push(choices.iter().map(|choices| random.of(choices).clone()).collect());
+            calls.push(
+                choices
+                    .iter()
+                    .map(|choices| random.of(choices).clone())
+                    .collect(),
+            );
         }
         for call in calls {
-            let given = if defaults > 0 && random.below(4) == 0 { types.len() - random.below(defaults as usize + 1) } else { types.len() };
-            let arguments: Vec<String> = call.iter().zip(&types).take(given).map(|(value, kind)| format!("({value})::{kind}")).collect();
+            let given = if defaults > 0 && random.below(4) == 0 {
+                types.len() - random.below(defaults as usize + 1)
+            } else {
+                types.len()
+            };
+            let arguments: Vec<String> = call
+                .iter()
+                .zip(&types)
+                .take(given)
+                .map(|(value, kind)| format!("({value})::{kind}"))
+                .collect();
             let sql = format!("SELECT * FROM {name}({})", arguments.join(", "));
             // Each in a transaction that is rolled back, so that the next starts from the same.
             client.batch_execute("BEGIN").unwrap();
             if let Err(error) = client.batch_execute(&sql) {
                 let shown: String = sql.chars().take(200).collect();
-                let Some(told) = error.as_db_error() else { panic!("{shown}: the connection is gone: {error:?}") };
+                let Some(told) = error.as_db_error() else {
+                    panic!("{shown}: the connection is gone: {error:?}")
+                };
                 let code = told.code().code();
                 let text = format!("{} {:?} {:?}", told.message(), told.detail(), told.hint());
-                let bad = code.starts_with("XX") || code == "57P01" || code == "57014" || ["panicked", "backtrace", ".rs:", "unwrap", "src/"].iter().any(|word| text.contains(word));
+                let bad = code.starts_with("XX")
+                    || code == "57P01"
+                    || code == "57014"
+                    || ["panicked", "backtrace", ".rs:", "unwrap", "src/"]
+                        .iter()
+                        .any(|word| text.contains(word));
                 if bad {
                     faults.push(format!("{shown}\n    {code}: {text}"));
                 }
@@ -101,7 +239,12 @@ fn inv_11_no_value_of_any_argument_is_an_internal_error() {
             client.batch_execute("ROLLBACK").unwrap();
         }
     }
-    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+    assert!(
+        faults.is_empty(),
+        "{} faults:\n{}",
+        faults.len(),
+        faults.join("\n")
+    );
     assert!(codes.values().sum::<usize>() > 300, "{codes:?}");
 }
 
@@ -110,26 +253,44 @@ fn inv_11_bytes_that_are_no_text_do_not_come_through() {
     let (_database, mut client) = Database::with_cortex();
     // The server's own refusals, before we see anything.
     for (call, code) in [
-        ("SELECT cortex_source_put('a', convert_from('\\xff', 'UTF8'))", "22021"),
+        (
+            "SELECT cortex_source_put('a', convert_from('\\xff', 'UTF8'))",
+            "22021",
+        ),
         ("SELECT cortex_source_put('a', E'a\\x00b')", "22021"),
         ("SELECT cortex_source_put('a', E'\\u0000')", "22021"),
     ] {
         let (told, text) = failure(&mut client, call);
-        assert!(told == code || told == "42601" || told == "22P05", "{call}: {told} {text}");
+        assert!(
+            told == code || told == "42601" || told == "22P05",
+            "{call}: {told} {text}"
+        );
     }
-    let error = client.execute("SELECT cortex_source_put('a', $1)", &[&"a\0b"]).unwrap_err();
+    let error = client
+        .execute("SELECT cortex_source_put('a', $1)", &[&"a\0b"])
+        .unwrap_err();
     assert_eq!(error.code().unwrap().code(), "22021", "{error:?}");
 }
 
 /// A statement that must end with 57014 within a few times its timeout. The bound is generous: a machine may be
 /// busy, but a loop that ignores the cancel would run far longer.
 fn cancelled(client: &mut Client, sql: &str) {
-    client.batch_execute("SET statement_timeout = '100ms'").unwrap();
+    client
+        .batch_execute("SET statement_timeout = '100ms'")
+        .unwrap();
     let started = Instant::now();
-    let error = client.batch_execute(sql).expect_err(&format!("ended before its timeout: {sql}"));
+    let error = client
+        .batch_execute(sql)
+        .expect_err(&format!("ended before its timeout: {sql}"));
     assert_eq!(error.code().unwrap().code(), "57014", "{sql}: {error:?}");
-    assert!(started.elapsed() < Duration::from_secs(5), "{sql}: cancelled after {:?}", started.elapsed());
-    client.batch_execute("SET statement_timeout = '60s'; SELECT 1").unwrap();
+    assert!(
+        started.elapsed() < Duration::from_secs(5),
+        "{sql}: cancelled after {:?}",
+        started.elapsed()
+    );
+    client
+        .batch_execute("SET statement_timeout = '60s'; SELECT 1")
+        .unwrap();
 }
 
 #[test]
@@ -142,15 +303,33 @@ fn inv_11_long_work_can_be_cancelled() {
              INSERT INTO big SELECT left(string_agg('The valve number ' || g || ' of the plant is closed at night. ', ''), 8 * 1024 * 1024) FROM generate_series(1, 160000) g",
         )
         .unwrap();
-    cancelled(&mut client, "SELECT cortex_source_put('big', (SELECT body FROM big))");
+    cancelled(
+        &mut client,
+        "SELECT cortex_source_put('big', (SELECT body FROM big))",
+    );
     let left: i64 = one(&mut client, "SELECT count(*) FROM cortex.source");
     assert_eq!(left, 0, "nothing half-done");
-    client.batch_execute("SELECT cortex_source_put('big', (SELECT body FROM big)); SELECT cortex_seal()").unwrap();
+    client
+        .batch_execute(
+            "SELECT cortex_source_put('big', (SELECT body FROM big)); SELECT cortex_seal()",
+        )
+        .unwrap();
     // Every chunk and every claim matches.
     let query = "valve number plant closed night";
-    cancelled(&mut client, &format!("SELECT cortex_search('{query}', k => 1000), cortex_read('{query}', budget_tokens => 1000000), cortex_search('{query}', k => 1000)"));
+    cancelled(
+        &mut client,
+        &format!(
+            "SELECT cortex_search('{query}', k => 1000), cortex_read('{query}', budget_tokens => 1000000), cortex_search('{query}', k => 1000)"
+        ),
+    );
     let asked = ask(&mut client, query, "");
-    cancelled(&mut client, &format!("SELECT cortex_verify({0}) FROM generate_series(1, 1000)", asked.id));
+    cancelled(
+        &mut client,
+        &format!(
+            "SELECT cortex_verify({0}) FROM generate_series(1, 1000)",
+            asked.id
+        ),
+    );
     must_verify(&mut client, asked.id, "L4");
 }
 
@@ -164,8 +343,13 @@ fn inv_11_a_read_of_all_claims_ends_in_seconds() {
         )
         .unwrap();
     // Repeated packing would make this quadratic; the statement's own timeout is the bound.
-    client.batch_execute("SET statement_timeout = '30s'").unwrap();
-    let claims: i32 = one(&mut client, "SELECT jsonb_array_length(claims) FROM cortex_read('valve number', budget_tokens => 1000000)");
+    client
+        .batch_execute("SET statement_timeout = '30s'")
+        .unwrap();
+    let claims: i32 = one(
+        &mut client,
+        "SELECT jsonb_array_length(claims) FROM cortex_read('valve number', budget_tokens => 1000000)",
+    );
     assert_eq!(claims, 8000);
 }
 
@@ -181,7 +365,9 @@ fn inv_11_dropping_the_extension_leaves_nothing_and_breaks_nothing() {
     // The plain DROP says what would go.
     let (code, _) = failure(&mut client, "DROP EXTENSION cortex");
     assert_eq!(code, "2BP01");
-    client.batch_execute("DROP EXTENSION cortex CASCADE").unwrap();
+    client
+        .batch_execute("DROP EXTENSION cortex CASCADE")
+        .unwrap();
     client.batch_execute("INSERT INTO note VALUES (2, 'x'); UPDATE note SET body = 'y'; DELETE FROM note WHERE id = 1; TRUNCATE note; ALTER TABLE note ADD COLUMN c int; DROP TABLE note").unwrap();
     let left: i64 = one(
         &mut client,
@@ -190,8 +376,13 @@ fn inv_11_dropping_the_extension_leaves_nothing_and_breaks_nothing() {
     );
     assert_eq!(left, 0);
     // And comes back.
-    client.batch_execute("CREATE EXTENSION cortex; SELECT cortex_source_put('a', 'The valve.')").unwrap();
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"), 1);
+    client
+        .batch_execute("CREATE EXTENSION cortex; SELECT cortex_source_put('a', 'The valve.')")
+        .unwrap();
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"),
+        1
+    );
 }
 
 #[test]
@@ -222,24 +413,59 @@ fn inv_11_any_schema_will_do() {
         ))
         .unwrap();
     for call in [
-        "cortex_bind('note')", "cortex_work()", "cortex_source_put('a', 'A valve.')", "cortex_space_register('m', '1', 'd', 4)",
-        "cortex_space_use('default', 1)", "cortex_seal()", "cortex_health()", "cortex_search('valve')", "cortex_ask('valve')",
-        "cortex_verify(1::bigint)", "cortex_drift(1)", "cortex_search('valve', '[1,2,3,4]'::vectors.vector)", "cortex_reconcile('note')", "cortex_pause('note')", "cortex_resume('note')", "cortex_work()",
-        "cortex_grant('default', current_user::regrole)", "cortex_revoke('default', current_user::regrole)", "cortex_grant_worker(current_user::regrole)",
+        "cortex_bind('note')",
+        "cortex_work()",
+        "cortex_source_put('a', 'A valve.')",
+        "cortex_space_register('m', '1', 'd', 4)",
+        "cortex_space_use('default', 1)",
+        "cortex_seal()",
+        "cortex_health()",
+        "cortex_search('valve')",
+        "cortex_ask('valve')",
+        "cortex_verify(1::bigint)",
+        "cortex_drift(1)",
+        "cortex_search('valve', '[1,2,3,4]'::vectors.vector)",
+        "cortex_reconcile('note')",
+        "cortex_pause('note')",
+        "cortex_resume('note')",
+        "cortex_work()",
+        "cortex_grant('default', current_user::regrole)",
+        "cortex_revoke('default', current_user::regrole)",
+        "cortex_grant_worker(current_user::regrole)",
     ] {
-        client.batch_execute(&format!("SELECT {schema}.{call}")).unwrap_or_else(|error| panic!("{call}: {error:?}"));
+        client
+            .batch_execute(&format!("SELECT {schema}.{call}"))
+            .unwrap_or_else(|error| panic!("{call}: {error:?}"));
     }
-    let job: i64 = one(&mut client, &format!("SELECT job_id FROM {schema}.cortex_job_take('w', '{{embed}}')"));
+    let job: i64 = one(
+        &mut client,
+        &format!("SELECT job_id FROM {schema}.cortex_job_take('w', '{{embed}}')"),
+    );
     client
         .batch_execute(&format!(
             "SELECT {schema}.cortex_embed_commit({job}, 'w', (SELECT array_agg(item_id) FROM {schema}.cortex_embed_take({job}, 'w', 1)), ARRAY['[1,2,3,4]'::vectors.vector]); \
              SELECT * FROM cortex.health"
         ))
         .unwrap();
-    assert_eq!(one::<i64>(&mut client, &format!("SELECT count(*) FROM {schema}.cortex_search('x', '[1,2,3,4]', mode => 'vector')")), 1);
-    let spaces: String = one(&mut client, "SELECT spaces #>> '{0,query}' FROM cortex.health");
+    assert_eq!(
+        one::<i64>(
+            &mut client,
+            &format!(
+                "SELECT count(*) FROM {schema}.cortex_search('x', '[1,2,3,4]', mode => 'vector')"
+            )
+        ),
+        1
+    );
+    let spaces: String = one(
+        &mut client,
+        "SELECT spaces #>> '{0,query}' FROM cortex.health",
+    );
     assert_eq!(spaces, "ok");
-    client.batch_execute(&format!("SELECT {schema}.cortex_unbind('note'); DROP EXTENSION cortex CASCADE")).unwrap();
+    client
+        .batch_execute(&format!(
+            "SELECT {schema}.cortex_unbind('note'); DROP EXTENSION cortex CASCADE"
+        ))
+        .unwrap();
 }
 
 #[test]
@@ -247,7 +473,12 @@ fn inv_11_only_a_superuser_installs_it() {
     let database = Database::empty();
     let role = cortex_extension_tests::serving::Role::new(&database, "plain", "");
     let mut admin = database.connect();
-    admin.batch_execute(&format!("GRANT CREATE ON DATABASE {} TO {}; CREATE EXTENSION vector", database.name, role.name)).unwrap();
+    admin
+        .batch_execute(&format!(
+            "GRANT CREATE ON DATABASE {} TO {}; CREATE EXTENSION vector",
+            database.name, role.name
+        ))
+        .unwrap();
     let (code, _) = failure(&mut role.login(&database), "CREATE EXTENSION cortex");
     assert_eq!(code, "42501");
 }

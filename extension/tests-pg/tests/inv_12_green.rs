@@ -35,7 +35,10 @@ fn inv_12_the_counts_shown_are_counts() {
                 &[],
             )
             .unwrap();
-        let (shown, counted): (Vec<i64>, Vec<i64>) = ((0..6).map(|n| row.get(n)).collect(), (6..12).map(|n| row.get(n)).collect());
+        let (shown, counted): (Vec<i64>, Vec<i64>) = (
+            (0..6).map(|n| row.get(n)).collect(),
+            (6..12).map(|n| row.get(n)).collect(),
+        );
         assert_eq!(shown, counted, "{moment}");
         let row = client
             .query_one(
@@ -46,25 +49,45 @@ fn inv_12_the_counts_shown_are_counts() {
             )
             .unwrap();
         assert_eq!(row.get::<_, i64>(0), row.get::<_, i64>(2), "{moment}: rows");
-        assert_eq!(row.get::<_, i64>(1), row.get::<_, i64>(3), "{moment}: pending versions");
+        assert_eq!(
+            row.get::<_, i64>(1),
+            row.get::<_, i64>(3),
+            "{moment}: pending versions"
+        );
         let pending: i64 = one(client, "SELECT pending FROM cortex_read('valve')");
-        let jobs: i64 = one(client, "SELECT coalesce(sum(greatest(coalesce(total, 0) - progress, 1)), 0)::bigint FROM cortex.job WHERE state <> 'dead'");
+        let jobs: i64 = one(
+            client,
+            "SELECT coalesce(sum(greatest(coalesce(total, 0) - progress, 1)), 0)::bigint FROM cortex.job WHERE state <> 'dead'",
+        );
         assert_eq!(pending, jobs, "{moment}");
         let health = json(client, "cortex_health()");
         assert_eq!(health["unsealed"], 0, "{moment}");
     };
     check(&mut client, "loaded");
-    assert_eq!(embed(&mut client), one::<i64>(&mut client, "SELECT count(*) FROM cortex.emb_1"), "the vectors told are the vectors stored");
+    assert_eq!(
+        embed(&mut client),
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex.emb_1"),
+        "the vectors told are the vectors stored"
+    );
     check(&mut client, "embedded");
     client.batch_execute("UPDATE note SET body = 'The other valve.' WHERE id <= 7; DELETE FROM note WHERE id > 30; SELECT cortex_source_deleted('a')").unwrap();
     check(&mut client, "changed and not chunked");
-    assert_eq!(one::<i64>(&mut client, "SELECT pending_chunk FROM cortex.namespaces"), 7);
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT pending_chunk FROM cortex.namespaces"),
+        7
+    );
     cortex_work(&mut client);
     check(&mut client, "worked");
-    assert_eq!(one::<i64>(&mut client, "SELECT pending_embed FROM cortex.namespaces"), 14);
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT pending_embed FROM cortex.namespaces"),
+        14
+    );
     embed(&mut client);
     check(&mut client, "embedded again");
-    assert_eq!(one::<i64>(&mut client, "SELECT pending FROM cortex_read('valve')"), 0);
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT pending FROM cortex_read('valve')"),
+        0
+    );
 }
 
 #[test]
@@ -75,38 +98,101 @@ fn inv_12_a_job_that_keeps_failing_dies_in_sight() {
     use_space(&mut client, "m", 4);
     let mut waits = Vec::new();
     for attempt in 1..=8 {
-        let job: i64 = one(&mut client, "SELECT job_id FROM cortex_job_take('w', '{embed}')");
-        let state: String = one(&mut client, &format!("SELECT cortex_job_fail({job}, 'w', 'the model server said 503, attempt {attempt}')"));
+        let job: i64 = one(
+            &mut client,
+            "SELECT job_id FROM cortex_job_take('w', '{embed}')",
+        );
+        let state: String = one(
+            &mut client,
+            &format!(
+                "SELECT cortex_job_fail({job}, 'w', 'the model server said 503, attempt {attempt}')"
+            ),
+        );
         assert_eq!(state, if attempt == 8 { "dead" } else { "ready" });
-        waits.push(one::<f64>(&mut client, "SELECT extract(epoch FROM run_after - clock_timestamp())::float8 FROM cortex.job"));
-        client.batch_execute("UPDATE cortex.job SET run_after = now() WHERE state = 'ready'").unwrap();
+        waits.push(one::<f64>(
+            &mut client,
+            "SELECT extract(epoch FROM run_after - clock_timestamp())::float8 FROM cortex.job",
+        ));
+        client
+            .batch_execute("UPDATE cortex.job SET run_after = now() WHERE state = 'ready'")
+            .unwrap();
     }
-    assert!(waits[..7].windows(2).all(|pair| pair[1] > pair[0] * 1.5), "each wait is about twice the one before: {waits:?}");
-    assert!(client.query("SELECT * FROM cortex_job_take('w')", &[]).unwrap().is_empty(), "a dead job is not taken");
-    let row = client.query_one("SELECT state, attempts, last_error FROM cortex.jobs", &[]).unwrap();
-    assert_eq!((row.get::<_, String>(0).as_str(), row.get::<_, i32>(1)), ("dead", 8));
+    assert!(
+        waits[..7].windows(2).all(|pair| pair[1] > pair[0] * 1.5),
+        "each wait is about twice the one before: {waits:?}"
+    );
+    assert!(
+        client
+            .query("SELECT * FROM cortex_job_take('w')", &[])
+            .unwrap()
+            .is_empty(),
+        "a dead job is not taken"
+    );
+    let row = client
+        .query_one("SELECT state, attempts, last_error FROM cortex.jobs", &[])
+        .unwrap();
+    assert_eq!(
+        (row.get::<_, String>(0).as_str(), row.get::<_, i32>(1)),
+        ("dead", 8)
+    );
     assert!(row.get::<_, String>(2).contains("attempt 8"));
-    assert_eq!(one::<i64>(&mut client, "SELECT dead_jobs FROM cortex.namespaces"), 1);
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT dead_jobs FROM cortex.namespaces"),
+        1
+    );
     let health = json(&mut client, "cortex_health()");
-    assert_eq!((&health["dead_jobs"], &health["jobs"]["embed_dead"]), (&1.into(), &1.into()), "{health:#}");
+    assert_eq!(
+        (&health["dead_jobs"], &health["jobs"]["embed_dead"]),
+        (&1.into(), &1.into()),
+        "{health:#}"
+    );
     // A worker that vanishes time and again dies as well, with its name.
     put(&mut client, "b", "The pump is blue.");
     for attempt in 1..=9 {
         client.batch_execute("UPDATE cortex.job SET lease_until = now() - interval '1 hour' WHERE state = 'running'; SELECT * FROM cortex_job_take('nobody', '{none}'); UPDATE cortex.job SET run_after = now() WHERE state = 'ready'").unwrap();
-        let taken = client.query("SELECT * FROM cortex_job_take('lost', '{embed}')", &[]).unwrap();
+        let taken = client
+            .query("SELECT * FROM cortex_job_take('lost', '{embed}')", &[])
+            .unwrap();
         assert_eq!(taken.len(), usize::from(attempt <= 8), "attempt {attempt}");
     }
-    let reason: String = one(&mut client, "SELECT last_error FROM cortex.jobs WHERE state = 'dead' ORDER BY job_id DESC LIMIT 1");
-    assert!(reason.contains("lost") && reason.contains("lease"), "{reason}");
-    assert_eq!(one::<i64>(&mut client, "SELECT dead_jobs FROM cortex.namespaces"), 2);
+    let reason: String = one(
+        &mut client,
+        "SELECT last_error FROM cortex.jobs WHERE state = 'dead' ORDER BY job_id DESC LIMIT 1",
+    );
+    assert!(
+        reason.contains("lost") && reason.contains("lease"),
+        "{reason}"
+    );
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT dead_jobs FROM cortex.namespaces"),
+        2
+    );
     // Unreasonable settings of a failure or a lease are errors, and the job stays as it was.
     put(&mut client, "c", "The tank is full.");
-    let job: i64 = one(&mut client, "SELECT job_id FROM cortex_job_take('w', '{embed}')");
-    for call in [format!("cortex_job_heartbeat({job}, 'w', NULL)"), format!("cortex_job_heartbeat({job}, 'w', '-1 day')"), format!("cortex_job_heartbeat({job}, 'w', '1 year')"), format!("cortex_job_fail({job}, 'w', 'x', NULL)"), format!("cortex_job_fail({job}, 'w', 'x', 0)"), "cortex_job_take('w', NULL, '0')".into(), "cortex_job_take('')".into(), "cortex_job_take(NULL)".into()] {
+    let job: i64 = one(
+        &mut client,
+        "SELECT job_id FROM cortex_job_take('w', '{embed}')",
+    );
+    for call in [
+        format!("cortex_job_heartbeat({job}, 'w', NULL)"),
+        format!("cortex_job_heartbeat({job}, 'w', '-1 day')"),
+        format!("cortex_job_heartbeat({job}, 'w', '1 year')"),
+        format!("cortex_job_fail({job}, 'w', 'x', NULL)"),
+        format!("cortex_job_fail({job}, 'w', 'x', 0)"),
+        "cortex_job_take('w', NULL, '0')".into(),
+        "cortex_job_take('')".into(),
+        "cortex_job_take(NULL)".into(),
+    ] {
         let (code, text) = failure(&mut client, &format!("SELECT {call}"));
         assert_eq!(code, "22023", "{call}: {text}");
     }
-    assert_eq!(one::<bool>(&mut client, "SELECT lease_until > now() FROM cortex.jobs WHERE state = 'running'"), true);
+    assert_eq!(
+        one::<bool>(
+            &mut client,
+            "SELECT lease_until > now() FROM cortex.jobs WHERE state = 'running'"
+        ),
+        true
+    );
 }
 
 #[test]
@@ -115,21 +201,64 @@ fn inv_12_a_held_binding_and_a_vanished_worker_are_seen() {
     notes(&mut client, 5);
     cortex_work(&mut client);
     client.batch_execute("SELECT cortex_pause('note')").unwrap();
-    let row = client.query_one("SELECT state, hold_reason FROM cortex.bindings", &[]).unwrap();
-    assert_eq!((row.get::<_, String>(0).as_str(), row.get::<_, String>(1).as_str()), ("held", "paused"));
+    let row = client
+        .query_one("SELECT state, hold_reason FROM cortex.bindings", &[])
+        .unwrap();
+    assert_eq!(
+        (
+            row.get::<_, String>(0).as_str(),
+            row.get::<_, String>(1).as_str()
+        ),
+        ("held", "paused")
+    );
     assert_eq!(json(&mut client, "cortex_health()")["held_bindings"], 1);
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"), 0);
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex.claims WHERE fresh"), 0);
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex.stale WHERE reason = 'held: paused'"), 5);
-    client.batch_execute("SELECT cortex_resume('note'); SELECT cortex_work()").unwrap();
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"),
+        0
+    );
+    assert_eq!(
+        one::<i64>(
+            &mut client,
+            "SELECT count(*) FROM cortex.claims WHERE fresh"
+        ),
+        0
+    );
+    assert_eq!(
+        one::<i64>(
+            &mut client,
+            "SELECT count(*) FROM cortex.stale WHERE reason = 'held: paused'"
+        ),
+        5
+    );
+    client
+        .batch_execute("SELECT cortex_resume('note'); SELECT cortex_work()")
+        .unwrap();
     assert_eq!(json(&mut client, "cortex_health()")["held_bindings"], 0);
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex.claims WHERE fresh"), 5);
+    assert_eq!(
+        one::<i64>(
+            &mut client,
+            "SELECT count(*) FROM cortex.claims WHERE fresh"
+        ),
+        5
+    );
     // Nobody works: changes wait in sight, and what they changed is not served meanwhile.
-    client.batch_execute("UPDATE note SET body = 'The new valve.'").unwrap();
+    client
+        .batch_execute("UPDATE note SET body = 'The new valve.'")
+        .unwrap();
     let health = json(&mut client, "cortex_health()");
-    assert!(health["unsealed"].as_i64().unwrap() > 0 && health["oldest_unsealed_seconds"].as_f64().unwrap() >= 0.0, "{health:#}");
-    assert_eq!(one::<i64>(&mut client, "SELECT versions_pending FROM cortex.bindings"), 5);
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"), 0);
+    assert!(
+        health["unsealed"].as_i64().unwrap() > 0
+            && health["oldest_unsealed_seconds"].as_f64().unwrap() >= 0.0,
+        "{health:#}"
+    );
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT versions_pending FROM cortex.bindings"),
+        5
+    );
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"),
+        0
+    );
 }
 
 #[test]
@@ -138,19 +267,53 @@ fn inv_12_text_that_is_too_long_is_kept_out_in_sight() {
     notes(&mut client, 2);
     // 50 MB in a row of the user's: the write goes through, the row stays a source, and it is said why it is not read.
     client.batch_execute("SET statement_timeout = '120s'; INSERT INTO note SELECT 3, string_agg(md5(g::text), ' ') FROM generate_series(1, 1600000) g").unwrap();
-    assert!(one::<i32>(&mut client, "SELECT octet_length(body) FROM note WHERE id = 3") > 50_000_000);
+    assert!(
+        one::<i32>(
+            &mut client,
+            "SELECT octet_length(body) FROM note WHERE id = 3"
+        ) > 50_000_000
+    );
     cortex_work(&mut client);
-    let note: String = one(&mut client, "SELECT note FROM cortex.document WHERE note IS NOT NULL");
+    let note: String = one(
+        &mut client,
+        "SELECT note FROM cortex.document WHERE note IS NOT NULL",
+    );
     assert!(note.contains("over the limit"), "{note}");
     assert_eq!(json(&mut client, "cortex_health()")["not_chunked"], 1);
-    let row = client.query_one("SELECT rows_known, versions_pending, state FROM cortex.bindings", &[]).unwrap();
-    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1), row.get::<_, String>(2).as_str()), (3, 0, "active"));
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"), 2, "the others are served");
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex.job"), 0);
+    let row = client
+        .query_one(
+            "SELECT rows_known, versions_pending, state FROM cortex.bindings",
+            &[],
+        )
+        .unwrap();
+    assert_eq!(
+        (
+            row.get::<_, i64>(0),
+            row.get::<_, i64>(1),
+            row.get::<_, String>(2).as_str()
+        ),
+        (3, 0, "active")
+    );
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"),
+        2,
+        "the others are served"
+    );
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex.job"),
+        0
+    );
     // Shortened, it is as any other.
-    client.batch_execute("UPDATE note SET body = 'The short valve.' WHERE id = 3; SELECT cortex_work()").unwrap();
+    client
+        .batch_execute(
+            "UPDATE note SET body = 'The short valve.' WHERE id = 3; SELECT cortex_work()",
+        )
+        .unwrap();
     assert_eq!(json(&mut client, "cortex_health()")["not_chunked"], 0);
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"), 3);
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"),
+        3
+    );
     // Handed over, it is refused with both sizes, just inside the limit it is taken.
     let limit = 8 << 20;
     for (bytes, fits) in [(limit, true), (limit + 1, false), (50_000_000, false)] {
@@ -159,11 +322,20 @@ fn inv_12_text_that_is_too_long_is_kept_out_in_sight() {
             Ok(_) => assert!(fits, "{bytes}"),
             Err(error) => {
                 let error = error.as_db_error().unwrap();
-                assert!(!fits && error.code().code() == "54000" && error.message().contains(&bytes.to_string()) && error.message().contains(&limit.to_string()), "{error:?}");
+                assert!(
+                    !fits
+                        && error.code().code() == "54000"
+                        && error.message().contains(&bytes.to_string())
+                        && error.message().contains(&limit.to_string()),
+                    "{error:?}"
+                );
             }
         }
     }
-    assert_eq!(one::<bool>(&mut client, "SELECT cortex_has_source('long')"), true);
+    assert_eq!(
+        one::<bool>(&mut client, "SELECT cortex_has_source('long')"),
+        true
+    );
     // A query that is a document.
     let (code, text) = failure(&mut client, "SELECT cortex_search(repeat('valve ', 20000))");
     assert!(code == "54000" && text.contains("120000"), "{code}: {text}");
@@ -174,25 +346,63 @@ fn inv_12_health_is_a_query_that_runs() {
     let (database, mut client) = Database::with_cortex();
     put(&mut client, "a", "The valve is red.");
     let space = use_space(&mut client, "m", 4);
-    assert_eq!(json(&mut client, "cortex_health()")["spaces"][0]["answered"], 0);
+    assert_eq!(
+        json(&mut client, "cortex_health()")["spaces"][0]["answered"],
+        0
+    );
     embed(&mut client);
     let health = json(&mut client, "cortex_health()");
-    assert_eq!((&health["spaces"][0]["query"], &health["spaces"][0]["answered"]), (&"ok".into(), &1.into()), "{health:#}");
+    assert_eq!(
+        (
+            &health["spaces"][0]["query"],
+            &health["spaces"][0]["answered"]
+        ),
+        (&"ok".into(), &1.into()),
+        "{health:#}"
+    );
     // A table of vectors that is gone shows, and does not take the rest of health along.
-    client.batch_execute(&format!("ALTER TABLE cortex.emb_{space} RENAME TO lost")).unwrap();
+    client
+        .batch_execute(&format!("ALTER TABLE cortex.emb_{space} RENAME TO lost"))
+        .unwrap();
     let health = json(&mut client, "cortex_health()");
     let told = health["spaces"][0]["query"].as_str().unwrap();
-    assert!(told.contains("does not exist") && health["namespaces"] == 1, "{health:#}");
-    client.batch_execute(&format!("ALTER TABLE cortex.lost RENAME TO emb_{space}")).unwrap();
+    assert!(
+        told.contains("does not exist") && health["namespaces"] == 1,
+        "{health:#}"
+    );
+    client
+        .batch_execute(&format!("ALTER TABLE cortex.lost RENAME TO emb_{space}"))
+        .unwrap();
     // A worker may ask for it, a reader may not.
-    let (worker, reader) = (Role::new(&database, "worker", ""), Role::new(&database, "reader", ""));
-    client.batch_execute(&format!("SELECT cortex_grant_worker('{}'); SELECT cortex_grant('default', '{}')", worker.name, reader.name)).unwrap();
-    assert_eq!(json(&mut worker.login(&database), "cortex_health()")["namespaces"], 1);
-    assert_eq!(failure(&mut reader.login(&database), "SELECT cortex_health()").0, "42501");
+    let (worker, reader) = (
+        Role::new(&database, "worker", ""),
+        Role::new(&database, "reader", ""),
+    );
+    client
+        .batch_execute(&format!(
+            "SELECT cortex_grant_worker('{}'); SELECT cortex_grant('default', '{}')",
+            worker.name, reader.name
+        ))
+        .unwrap();
+    assert_eq!(
+        json(&mut worker.login(&database), "cortex_health()")["namespaces"],
+        1
+    );
+    assert_eq!(
+        failure(&mut reader.login(&database), "SELECT cortex_health()").0,
+        "42501"
+    );
     // And a worker does all its work with that grant alone.
     let mut session = worker.login(&database);
     notes(&mut client, 3);
     session.batch_execute("SELECT cortex_seal(); SELECT cortex_work(); SELECT cortex_source_put('w', 'A worker''s valve.'); SELECT cortex_source_deleted('w')").unwrap();
-    session.batch_execute("SELECT cortex_space_register('n', '1', 'n', 3); SELECT cortex_space_use('default', 2)").unwrap();
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"), 4);
+    session
+        .batch_execute(
+            "SELECT cortex_space_register('n', '1', 'n', 3); SELECT cortex_space_use('default', 2)",
+        )
+        .unwrap();
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex_search('valve')"),
+        4
+    );
 }

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use cortex_extension_tests::serving::{Random, Role, ask, cortex_work, embed_with, must_verify, use_space, vector_literal};
+use cortex_extension_tests::serving::{
+    Random, Role, ask, cortex_work, embed_with, must_verify, use_space, vector_literal,
+};
 use cortex_extension_tests::{Database, one};
 use postgres::Client;
 
@@ -25,7 +27,9 @@ fn big(client: &mut Client) {
         .unwrap();
     cortex_work(client);
     let space = use_space(client, "m", DIMS);
-    client.query_one("SELECT cortex_space_use('tiny', $1)", &[&space]).unwrap();
+    client
+        .query_one("SELECT cortex_space_use('tiny', $1)", &[&space])
+        .unwrap();
     let mut random = Random::new(5);
     embed_with(client, |_, _| clustered(&mut random));
     client.batch_execute(&format!("ANALYZE cortex.emb_{space}; ANALYZE cortex.posting; ANALYZE cortex.source_version; SELECT cortex_seal()")).unwrap();
@@ -35,7 +39,11 @@ fn big(client: &mut Client) {
 fn clustered(random: &mut Random) -> Vec<f32> {
     let centre = Random::new(1000 + random.below(60) as u64).unit_vector(DIMS);
     let noise = random.unit_vector(DIMS);
-    centre.iter().zip(noise).map(|(centre, noise)| centre + 0.35 * noise).collect()
+    centre
+        .iter()
+        .zip(noise)
+        .map(|(centre, noise)| centre + 0.35 * noise)
+        .collect()
 }
 
 fn nominator(receipt: &str) -> String {
@@ -45,8 +53,17 @@ fn nominator(receipt: &str) -> String {
 
 /// Item ids of a search by vector, best first, and which nominator gave them.
 fn search(client: &mut Client, arguments: &str) -> (Vec<i64>, String) {
-    let rows = client.query(&format!("SELECT item_id, receipt FROM cortex_search('zzz', {arguments}) ORDER BY rank"), &[]).unwrap();
-    let nominator = rows.first().map_or_else(String::new, |row| nominator(row.get(1)));
+    let rows = client
+        .query(
+            &format!(
+                "SELECT item_id, receipt FROM cortex_search('zzz', {arguments}) ORDER BY rank"
+            ),
+            &[],
+        )
+        .unwrap();
+    let nominator = rows
+        .first()
+        .map_or_else(String::new, |row| nominator(row.get(1)));
     (rows.iter().map(|row| row.get(0)).collect(), nominator)
 }
 
@@ -67,16 +84,30 @@ fn exact(client: &mut Client, vector: &str, k: usize) -> HashSet<i64> {
            JOIN cortex.source_version v ON v.id = e.version_id AND v.closed_by IS NULL \
           WHERE e.target = 'k' AND e.namespace_id = 1 OFFSET 0) e ORDER BY far LIMIT {k}"
     );
-    client.query(&sql, &[]).unwrap().iter().map(|row| row.get(0)).collect()
+    client
+        .query(&sql, &[])
+        .unwrap()
+        .iter()
+        .map(|row| row.get(0))
+        .collect()
 }
 
 fn recall_of_the_index(client: &mut Client) {
     let mut random = Random::new(11);
     // Queries like the data, and ones from anywhere, which are the hardest an index of this kind is asked.
-    for (k, queries, like_the_data, least) in [(10, 40, true, 0.95), (100, 15, true, 0.95), (600, 5, true, 0.95), (10, 40, false, 0.9)] {
+    for (k, queries, like_the_data, least) in [
+        (10, 40, true, 0.95),
+        (100, 15, true, 0.95),
+        (600, 5, true, 0.95),
+        (10, 40, false, 0.9),
+    ] {
         let (mut found, mut wanted) = (0, 0);
         for _ in 0..queries {
-            let vector = vector_literal(&if like_the_data { clustered(&mut random) } else { random.unit_vector(DIMS) });
+            let vector = vector_literal(&if like_the_data {
+                clustered(&mut random)
+            } else {
+                random.unit_vector(DIMS)
+            });
             let (items, by) = search(client, &format!("'{vector}', k => {k}, mode => 'vector'"));
             assert_eq!(by, "approximate", "the index is what is measured here");
             assert_eq!(items.len(), k, "a read that asks for {k} gets {k}");
@@ -85,7 +116,9 @@ fn recall_of_the_index(client: &mut Client) {
             wanted += k;
         }
         let recall = found as f64 / wanted as f64;
-        println!("recall of the index at k = {k}, queries like the data: {like_the_data}: {recall:.4}");
+        println!(
+            "recall of the index at k = {k}, queries like the data: {like_the_data}: {recall:.4}"
+        );
         assert!(recall >= least, "k = {k}: recall {recall}");
     }
 }
@@ -95,13 +128,22 @@ fn a_tiny_namespace_is_whole(client: &mut Client) {
     for _ in 0..10 {
         let vector = vector_literal(&random.unit_vector(DIMS));
         for mode in ["vector", "hybrid", "auto"] {
-            let (items, by) = search(client, &format!("'{vector}', k => 50, namespace => 'tiny', mode => '{mode}'"));
+            let (items, by) = search(
+                client,
+                &format!("'{vector}', k => 50, namespace => 'tiny', mode => '{mode}'"),
+            );
             assert_eq!((items.len(), by.as_str()), (12, "exact"), "mode {mode}");
         }
-        let (items, _) = search(client, &format!("'{vector}', k => 5, namespace => 'tiny', mode => 'vector'"));
+        let (items, _) = search(
+            client,
+            &format!("'{vector}', k => 5, namespace => 'tiny', mode => 'vector'"),
+        );
         assert_eq!(items.len(), 5);
     }
-    let words: i64 = one(client, "SELECT count(*) FROM cortex_search('valve', k => 50, namespace => 'tiny')");
+    let words: i64 = one(
+        client,
+        "SELECT count(*) FROM cortex_search('valve', k => 50, namespace => 'tiny')",
+    );
     assert_eq!(words, 12);
 }
 
@@ -125,7 +167,10 @@ fn stale_neighbours_do_not_crowd_out(client: &mut Client) {
     assert!(recall >= 95, "{recall} of 100 by the {by} path");
     // Not embedded again yet, and found by their words all the same once they are chunked.
     cortex_work(client);
-    let again: i64 = one(client, "SELECT count(*) FROM cortex_search('changed', k => 1000)");
+    let again: i64 = one(
+        client,
+        "SELECT count(*) FROM cortex_search('changed', k => 1000)",
+    );
     assert_eq!(again, 1000);
 }
 
@@ -140,24 +185,50 @@ fn most_rows_hidden(database: &Database, client: &mut Client) {
             role.name
         ))
         .unwrap();
-    let visible: i64 = one(client, &format!("SELECT count(*) FROM item WHERE tenant = '{}'", role.name));
+    let visible: i64 = one(
+        client,
+        &format!("SELECT count(*) FROM item WHERE tenant = '{}'", role.name),
+    );
     assert_eq!(visible, 30);
     let mut tenant = role.login(database);
-    tenant.batch_execute("SET statement_timeout = '120s'").unwrap();
+    tenant
+        .batch_execute("SET statement_timeout = '120s'")
+        .unwrap();
     let mut random = Random::new(14);
     let vector = vector_literal(&random.unit_vector(DIMS));
-    for arguments in ["'valve', k => 10".to_owned(), format!("'valve', '{vector}', k => 10"), format!("'zzz', '{vector}', k => 10, mode => 'vector'")] {
-        let rows = tenant.query(&format!("SELECT artifact_id, receipt FROM cortex_search({arguments})"), &[]).unwrap();
+    for arguments in [
+        "'valve', k => 10".to_owned(),
+        format!("'valve', '{vector}', k => 10"),
+        format!("'zzz', '{vector}', k => 10, mode => 'vector'"),
+    ] {
+        let rows = tenant
+            .query(
+                &format!("SELECT artifact_id, receipt FROM cortex_search({arguments})"),
+                &[],
+            )
+            .unwrap();
         for row in &rows {
             let artifact: String = row.get(0);
-            let id: i32 = artifact.trim_start_matches("row:item:[").trim_end_matches(']').parse().unwrap();
+            let id: i32 = artifact
+                .trim_start_matches("row:item:[")
+                .trim_end_matches(']')
+                .parse()
+                .unwrap();
             assert_eq!(id % 700, 1, "{artifact} is not this tenant's");
         }
-        assert_eq!(rows.len(), 10, "{arguments}: ten are asked for and thirty can be seen");
+        assert_eq!(
+            rows.len(),
+            10,
+            "{arguments}: ten are asked for and thirty can be seen"
+        );
     }
     let asked = ask(&mut tenant, "valve", "policy => '{\"max_candidates\": 10}'");
     assert_eq!(asked.evidence.as_array().unwrap().len(), 10);
     must_verify(&mut tenant, asked.id, "L4");
-    let asked = ask(&mut tenant, "valve", &format!("'{vector}', policy => '{{\"max_candidates\": 10}}'"));
+    let asked = ask(
+        &mut tenant,
+        "valve",
+        &format!("'{vector}', policy => '{{\"max_candidates\": 10}}'"),
+    );
     must_verify(&mut tenant, asked.id, "L4-nominated");
 }

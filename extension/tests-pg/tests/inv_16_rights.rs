@@ -21,7 +21,12 @@ fn tenants(client: &mut Client) {
 }
 
 fn grant(client: &mut Client, role: &Role) {
-    client.batch_execute(&format!("SELECT cortex_create_namespace('default'); SELECT cortex_grant('default', '{}')", role.name)).unwrap();
+    client
+        .batch_execute(&format!(
+            "SELECT cortex_create_namespace('default'); SELECT cortex_grant('default', '{}')",
+            role.name
+        ))
+        .unwrap();
 }
 
 /// Everything that the readers' functions show a caller for a query, as one text.
@@ -50,36 +55,69 @@ fn inv_16_row_level_security_of_the_table_holds() {
     tenants(&mut client);
     let reader = Role::new(&database, "even", "");
     grant(&mut client, &reader);
-    client.batch_execute(&format!("UPDATE note SET tenant = '{0}' WHERE tenant = 'even'; GRANT SELECT ON note TO {0}", reader.name)).unwrap();
+    client
+        .batch_execute(&format!(
+            "UPDATE note SET tenant = '{0}' WHERE tenant = 'even'; GRANT SELECT ON note TO {0}",
+            reader.name
+        ))
+        .unwrap();
     let mut session = reader.login(&database);
-    let rows = session.query("SELECT artifact_id FROM cortex_search('pressure valve', k => 100)", &[]).unwrap();
+    let rows = session
+        .query(
+            "SELECT artifact_id FROM cortex_search('pressure valve', k => 100)",
+            &[],
+        )
+        .unwrap();
     assert_eq!(rows.len(), 20);
     let shown = all_shown(&mut session, "pressure valve");
     for id in 1..=40 {
         let there = shown.contains(&format!("row:note:[{id}]"));
         assert_eq!(there, id % 2 == 0, "row {id}");
-        assert!(id % 2 == 0 || !shown.contains(&format!("machine {id} ")), "text of row {id}");
+        assert!(
+            id % 2 == 0 || !shown.contains(&format!("machine {id} ")),
+            "text of row {id}"
+        );
     }
     // The trace says that candidates were withheld, and still verifies.
     let asked = ask(&mut session, "pressure valve", "");
     let report = verify(&mut session, asked.id);
-    assert!(report["ok"] == true && report["level"] == "L4", "{report:#}");
+    assert!(
+        report["ok"] == true && report["level"] == "L4",
+        "{report:#}"
+    );
     // The policy changes: the very next read follows.
     client.batch_execute("DROP POLICY own ON note").unwrap();
-    assert_eq!(session.query("SELECT FROM cortex_search('pressure valve', k => 100)", &[]).unwrap().len(), 0);
+    assert_eq!(
+        session
+            .query("SELECT FROM cortex_search('pressure valve', k => 100)", &[])
+            .unwrap()
+            .len(),
+        0
+    );
 }
 
 #[test]
 fn inv_16_no_select_no_answer() {
     let (database, mut client) = Database::with_cortex();
     tenants(&mut client);
-    client.batch_execute("ALTER TABLE note DISABLE ROW LEVEL SECURITY").unwrap();
-    put(&mut client, "manual", "The pressure valve in the manual is blue.");
+    client
+        .batch_execute("ALTER TABLE note DISABLE ROW LEVEL SECURITY")
+        .unwrap();
+    put(
+        &mut client,
+        "manual",
+        "The pressure valve in the manual is blue.",
+    );
     let reader = Role::new(&database, "reader", "");
     grant(&mut client, &reader);
     let mut session = reader.login(&database);
     let rows_shown = |session: &mut Client| -> usize {
-        let rows = session.query("SELECT artifact_id FROM cortex_search('pressure valve', k => 100)", &[]).unwrap();
+        let rows = session
+            .query(
+                "SELECT artifact_id FROM cortex_search('pressure valve', k => 100)",
+                &[],
+            )
+            .unwrap();
         let shown = all_shown(session, "pressure valve");
         assert!(shown.contains("manual"));
         // Traces of questions asked while the rows could be read keep naming them; the text is never shown.
@@ -89,14 +127,28 @@ fn inv_16_no_select_no_answer() {
     assert_eq!(rows_shown(&mut session), 0, "without any right");
     // Column by column: only with the last of the columns that an answer is made of.
     for columns in ["id", "body", "tenant"] {
-        client.batch_execute(&format!("GRANT SELECT ({columns}) ON note TO {}", reader.name)).unwrap();
+        client
+            .batch_execute(&format!(
+                "GRANT SELECT ({columns}) ON note TO {}",
+                reader.name
+            ))
+            .unwrap();
         assert_eq!(rows_shown(&mut session), 0, "with {columns}");
     }
-    client.batch_execute(&format!("GRANT SELECT (title) ON note TO {}", reader.name)).unwrap();
+    client
+        .batch_execute(&format!("GRANT SELECT (title) ON note TO {}", reader.name))
+        .unwrap();
     assert_eq!(rows_shown(&mut session), 40, "with all bound columns");
-    client.batch_execute(&format!("REVOKE SELECT (body) ON note FROM {0}", reader.name)).unwrap();
+    client
+        .batch_execute(&format!(
+            "REVOKE SELECT (body) ON note FROM {0}",
+            reader.name
+        ))
+        .unwrap();
     assert_eq!(rows_shown(&mut session), 0, "without body");
-    client.batch_execute(&format!("GRANT SELECT ON note TO {}", reader.name)).unwrap();
+    client
+        .batch_execute(&format!("GRANT SELECT ON note TO {}", reader.name))
+        .unwrap();
     assert_eq!(rows_shown(&mut session), 40, "with the table");
 }
 
@@ -113,20 +165,41 @@ fn inv_16_a_table_in_a_schema_that_the_caller_may_not_use_is_left_out() {
     put(&mut client, "open", "The open valve is tight.");
     let reader = Role::new(&database, "reader", "");
     grant(&mut client, &reader);
-    client.batch_execute(&format!("GRANT SELECT ON hidden.note TO {}", reader.name)).unwrap();
+    client
+        .batch_execute(&format!("GRANT SELECT ON hidden.note TO {}", reader.name))
+        .unwrap();
     let mut session = reader.login(&database);
-    let found: Vec<String> =
-        session.query("SELECT artifact_id FROM cortex_search('valve')", &[]).unwrap().iter().map(|row| row.get(0)).collect();
-    assert_eq!(found, ["open"], "one table out of reach does not take the others along");
-    client.batch_execute(&format!("GRANT USAGE ON SCHEMA hidden TO {}", reader.name)).unwrap();
-    assert_eq!(session.query("SELECT FROM cortex_search('valve')", &[]).unwrap().len(), 2);
+    let found: Vec<String> = session
+        .query("SELECT artifact_id FROM cortex_search('valve')", &[])
+        .unwrap()
+        .iter()
+        .map(|row| row.get(0))
+        .collect();
+    assert_eq!(
+        found,
+        ["open"],
+        "one table out of reach does not take the others along"
+    );
+    client
+        .batch_execute(&format!("GRANT USAGE ON SCHEMA hidden TO {}", reader.name))
+        .unwrap();
+    assert_eq!(
+        session
+            .query("SELECT FROM cortex_search('valve')", &[])
+            .unwrap()
+            .len(),
+        2
+    );
 }
 
 #[test]
 fn inv_16_set_role_and_security_definer_count_as_who_they_are() {
     let (database, mut client) = Database::with_cortex();
     tenants(&mut client);
-    let (reader, login) = (Role::new(&database, "owner", ""), Role::new(&database, "login", "NOINHERIT"));
+    let (reader, login) = (
+        Role::new(&database, "owner", ""),
+        Role::new(&database, "login", "NOINHERIT"),
+    );
     grant(&mut client, &reader);
     client
         .batch_execute(&format!(
@@ -142,15 +215,29 @@ fn inv_16_set_role_and_security_definer_count_as_who_they_are() {
         .unwrap();
     let mut session = login.login(&database);
     // The member has not the right by itself (NOINHERIT), by SET ROLE it has, by the definer's function too.
-    assert_eq!(failure(&mut session, "SELECT cortex_search('pressure valve')").0, "42501");
+    assert_eq!(
+        failure(&mut session, "SELECT cortex_search('pressure valve')").0,
+        "42501"
+    );
     assert_eq!(failure(&mut session, "SELECT ask_as_me()").0, "42501");
     assert_eq!(one::<i64>(&mut session, "SELECT ask_for_all()"), 10);
-    session.batch_execute(&format!("SET ROLE {}", reader.name)).unwrap();
-    assert_eq!(one::<i64>(&mut session, "SELECT count(*) FROM cortex_search('pressure valve', k => 100)"), 10);
+    session
+        .batch_execute(&format!("SET ROLE {}", reader.name))
+        .unwrap();
+    assert_eq!(
+        one::<i64>(
+            &mut session,
+            "SELECT count(*) FROM cortex_search('pressure valve', k => 100)"
+        ),
+        10
+    );
     let name: String = one(&mut session, "SELECT current_user::text");
     assert_eq!(name, reader.name, "the role is the caller's again");
     session.batch_execute("RESET ROLE").unwrap();
-    assert_eq!(failure(&mut session, "SELECT cortex_search('pressure valve')").0, "42501");
+    assert_eq!(
+        failure(&mut session, "SELECT cortex_search('pressure valve')").0,
+        "42501"
+    );
 }
 
 #[test]
@@ -162,12 +249,26 @@ fn inv_16_a_namespace_without_a_grant_does_not_exist() {
         )
         .unwrap();
     let reader = Role::new(&database, "reader", "");
-    client.batch_execute(&format!("SELECT cortex_grant('red', '{}')", reader.name)).unwrap();
-    let blue: i64 = one(&mut client, "SELECT trace_id FROM cortex_ask('valve', namespace => 'blue')");
+    client
+        .batch_execute(&format!("SELECT cortex_grant('red', '{}')", reader.name))
+        .unwrap();
+    let blue: i64 = one(
+        &mut client,
+        "SELECT trace_id FROM cortex_ask('valve', namespace => 'blue')",
+    );
     let blue_text: String = one(&mut client, &format!("SELECT cortex_trace({blue})"));
-    let receipt: String = one(&mut client, "SELECT receipt FROM cortex_search('valve', namespace => 'blue')");
+    let receipt: String = one(
+        &mut client,
+        "SELECT receipt FROM cortex_search('valve', namespace => 'blue')",
+    );
     let mut session = reader.login(&database);
-    assert_eq!(one::<String>(&mut session, "SELECT string_agg(namespace, ' ') FROM cortex.namespaces"), "red");
+    assert_eq!(
+        one::<String>(
+            &mut session,
+            "SELECT string_agg(namespace, ' ') FROM cortex.namespaces"
+        ),
+        "red"
+    );
     for call in [
         "SELECT cortex_search('valve', namespace => '%')",
         "SELECT cortex_read('valve', namespace => '%')",
@@ -175,24 +276,53 @@ fn inv_16_a_namespace_without_a_grant_does_not_exist() {
         "SELECT cortex_has_source('b', '%')",
     ] {
         // Same words for one that is there and one that is not.
-        let (there, absent) = (failure(&mut session, &call.replace('%', "blue")), failure(&mut session, &call.replace('%', "pink")));
+        let (there, absent) = (
+            failure(&mut session, &call.replace('%', "blue")),
+            failure(&mut session, &call.replace('%', "pink")),
+        );
         assert_eq!(there.0, "42704");
         assert_eq!((there.0, there.1.replace("blue", "pink")), absent, "{call}");
     }
     for call in ["cortex_trace(%)", "cortex_verify(%)", "cortex_drift(%)"] {
-        let (code, text) = failure(&mut session, &format!("SELECT {}", call.replace('%', &blue.to_string())));
-        let absent = failure(&mut session, &format!("SELECT {}", call.replace('%', "4711")));
-        assert_eq!((code, text.replace(&blue.to_string(), "4711")), absent, "{call}");
+        let (code, text) = failure(
+            &mut session,
+            &format!("SELECT {}", call.replace('%', &blue.to_string())),
+        );
+        let absent = failure(
+            &mut session,
+            &format!("SELECT {}", call.replace('%', "4711")),
+        );
+        assert_eq!(
+            (code, text.replace(&blue.to_string(), "4711")),
+            absent,
+            "{call}"
+        );
     }
-    let log = session.query_one("SELECT cortex_read_log($1)", &[&receipt]).unwrap_err();
+    let log = session
+        .query_one("SELECT cortex_read_log($1)", &[&receipt])
+        .unwrap_err();
     assert_eq!(log.code().unwrap().code(), "42704");
     // The text of a trace from elsewhere is checked alone, never against a store its caller may not read.
-    let report: String = session.query_one("SELECT cortex_verify($1, 'valve')::text", &[&blue_text]).unwrap().get(0);
+    let report: String = session
+        .query_one("SELECT cortex_verify($1, 'valve')::text", &[&blue_text])
+        .unwrap()
+        .get(0);
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
-    assert_eq!((&report["ok"], &report["level"]), (&true.into(), &"L0".into()), "{report:#}");
+    assert_eq!(
+        (&report["ok"], &report["level"]),
+        (&true.into(), &"L0".into()),
+        "{report:#}"
+    );
     assert!(!report.to_string().contains("blue valve"));
-    client.batch_execute(&format!("SELECT cortex_revoke('red', '{}')", reader.name)).unwrap();
-    for call in ["SELECT cortex_search('valve', namespace => 'red')", "SELECT cortex_version()", "SELECT * FROM cortex.namespaces", "SELECT * FROM cortex.traces"] {
+    client
+        .batch_execute(&format!("SELECT cortex_revoke('red', '{}')", reader.name))
+        .unwrap();
+    for call in [
+        "SELECT cortex_search('valve', namespace => 'red')",
+        "SELECT cortex_version()",
+        "SELECT * FROM cortex.namespaces",
+        "SELECT * FROM cortex.traces",
+    ] {
         assert_eq!(failure(&mut session, call).0, "42501", "{call}");
     }
 }
@@ -201,20 +331,38 @@ fn inv_16_a_namespace_without_a_grant_does_not_exist() {
 fn inv_16_a_trace_is_its_askers() {
     let (database, mut client) = Database::with_cortex();
     put(&mut client, "a", "The secret valve opens at noon.");
-    let (alice, bob) = (Role::new(&database, "alice", ""), Role::new(&database, "bob", ""));
+    let (alice, bob) = (
+        Role::new(&database, "alice", ""),
+        Role::new(&database, "bob", ""),
+    );
     grant(&mut client, &alice);
     grant(&mut client, &bob);
     let mut alices = alice.login(&database);
     let asked = ask(&mut alices, "When does the secret valve open?", "");
     let mut bobs = bob.login(&database);
     for call in ["cortex_trace", "cortex_verify", "cortex_drift"] {
-        assert_eq!(failure(&mut bobs, &format!("SELECT {call}({})", asked.id)).0, "42704", "{call}");
+        assert_eq!(
+            failure(&mut bobs, &format!("SELECT {call}({})", asked.id)).0,
+            "42704",
+            "{call}"
+        );
     }
-    assert_eq!(one::<i64>(&mut bobs, "SELECT count(*) FROM cortex.traces"), 0);
-    assert_eq!(one::<i64>(&mut alices, "SELECT count(*) FROM cortex.traces"), 1);
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex.traces"), 1);
+    assert_eq!(
+        one::<i64>(&mut bobs, "SELECT count(*) FROM cortex.traces"),
+        0
+    );
+    assert_eq!(
+        one::<i64>(&mut alices, "SELECT count(*) FROM cortex.traces"),
+        1
+    );
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex.traces"),
+        1
+    );
     // A leaky condition must not see rows before the view has withheld them.
-    client.batch_execute(&format!("GRANT CREATE ON SCHEMA public TO {}", bob.name)).unwrap();
+    client
+        .batch_execute(&format!("GRANT CREATE ON SCHEMA public TO {}", bob.name))
+        .unwrap();
     bobs.batch_execute(
         "CREATE TABLE leaked (what text); \
          CREATE FUNCTION leak(what text) RETURNS boolean LANGUAGE plpgsql COST 0.0000000001 \
@@ -224,7 +372,10 @@ fn inv_16_a_trace_is_its_askers() {
          SELECT * FROM cortex.jobs WHERE leak(last_error); SELECT * FROM cortex.namespaces WHERE leak(model)",
     )
     .unwrap();
-    let leaked: i64 = one(&mut bobs, "SELECT count(*) FROM leaked WHERE what IS NOT NULL");
+    let leaked: i64 = one(
+        &mut bobs,
+        "SELECT count(*) FROM leaked WHERE what IS NOT NULL",
+    );
     assert_eq!(leaked, 0);
     // The same question of another role is another trace.
     let bobs_own = ask(&mut bobs, "When does the secret valve open?", "");
@@ -248,12 +399,22 @@ fn inv_16_readers_cannot_touch_the_tables_or_the_internal_functions() {
     for row in relations {
         let (name, kind): (String, String) = (row.get(0), row.get(1));
         if ["namespaces", "bindings", "traces", "jobs"].contains(&name.as_str()) {
-            session.batch_execute(&format!("SELECT * FROM cortex.{name}")).unwrap();
+            session
+                .batch_execute(&format!("SELECT * FROM cortex.{name}"))
+                .unwrap();
         } else {
-            assert_eq!(failure(&mut session, &format!("SELECT * FROM cortex.{name}")).0, "42501", "{name}");
+            assert_eq!(
+                failure(&mut session, &format!("SELECT * FROM cortex.{name}")).0,
+                "42501",
+                "{name}"
+            );
         }
         if kind == "r" {
-            assert_eq!(failure(&mut session, &format!("DELETE FROM cortex.{name}")).0, "42501", "{name}");
+            assert_eq!(
+                failure(&mut session, &format!("DELETE FROM cortex.{name}")).0,
+                "42501",
+                "{name}"
+            );
         }
     }
     let functions = client
@@ -265,14 +426,24 @@ fn inv_16_readers_cannot_touch_the_tables_or_the_internal_functions() {
         )
         .unwrap();
     let readers = [
-        "cortex_search", "cortex_read", "cortex_read_log", "cortex_ask", "cortex_verify", "cortex_drift", "cortex_trace",
-        "cortex_has_source", "cortex_version",
+        "cortex_search",
+        "cortex_read",
+        "cortex_read_log",
+        "cortex_ask",
+        "cortex_verify",
+        "cortex_drift",
+        "cortex_trace",
+        "cortex_has_source",
+        "cortex_version",
     ];
     for row in functions {
         let (signature, name, may): (String, String, bool) = (row.get(0), row.get(1), row.get(2));
         assert_eq!(may, readers.contains(&name.as_str()), "{signature}");
     }
-    assert_eq!(failure(&mut session, "CREATE TABLE cortex.mine (id int)").0, "42501");
+    assert_eq!(
+        failure(&mut session, "CREATE TABLE cortex.mine (id int)").0,
+        "42501"
+    );
 }
 
 /// Objects that shadow what our SQL names, in a schema that the caller puts before pg_catalog.
@@ -307,7 +478,12 @@ fn inv_16_a_search_path_with_traps_before_pg_catalog_changes_nothing() {
     client.batch_execute(MALICE).unwrap();
     let reader = Role::new(&database, "reader", "");
     grant(&mut client, &reader);
-    client.batch_execute(&format!("UPDATE note SET tenant = '{0}' WHERE id = 2; GRANT SELECT ON note TO {0}", reader.name)).unwrap();
+    client
+        .batch_execute(&format!(
+            "UPDATE note SET tenant = '{0}' WHERE id = 2; GRANT SELECT ON note TO {0}",
+            reader.name
+        ))
+        .unwrap();
     cortex_work(&mut client);
     let mut session = reader.login(&database);
     session
@@ -330,10 +506,18 @@ fn inv_16_a_search_path_with_traps_before_pg_catalog_changes_nothing() {
         "SELECT * FROM cortex.traces",
         "SELECT * FROM cortex.jobs",
     ] {
-        session.batch_execute(call).unwrap_or_else(|error| panic!("{call}: {error:?}"));
+        session
+            .batch_execute(call)
+            .unwrap_or_else(|error| panic!("{call}: {error:?}"));
     }
     session.batch_execute("SET search_path = public").unwrap();
-    assert_eq!(one::<i64>(&mut session, "SELECT pg_catalog.count(*) FROM cortex_search('pressure valve', k => 100)"), 1);
+    assert_eq!(
+        one::<i64>(
+            &mut session,
+            "SELECT pg_catalog.count(*) FROM cortex_search('pressure valve', k => 100)"
+        ),
+        1
+    );
     // Writers and workers too: the superuser's own path is no better.
     client
         .batch_execute(
@@ -347,7 +531,9 @@ fn inv_16_a_search_path_with_traps_before_pg_catalog_changes_nothing() {
              SELECT public.cortex_unbind('note'); SET search_path = public",
         )
         .unwrap();
-    let caught = client.query("SELECT who, how FROM evil.caught", &[]).unwrap();
+    let caught = client
+        .query("SELECT who, how FROM evil.caught", &[])
+        .unwrap();
     let caught: Vec<(String, String)> = caught.iter().map(|row| (row.get(0), row.get(1))).collect();
     assert_eq!(caught, Vec::new());
 }
@@ -355,7 +541,10 @@ fn inv_16_a_search_path_with_traps_before_pg_catalog_changes_nothing() {
 #[test]
 fn inv_16_a_policy_function_runs_as_the_reader_and_cannot_become_another() {
     let (database, mut client) = Database::with_cortex();
-    let (owner, reader) = (Role::new(&database, "owner", ""), Role::new(&database, "reader", ""));
+    let (owner, reader) = (
+        Role::new(&database, "owner", ""),
+        Role::new(&database, "reader", ""),
+    );
     grant(&mut client, &reader);
     // The table's owner writes a policy that tries to use whatever rights it finds itself with.
     client
@@ -388,16 +577,39 @@ fn inv_16_a_policy_function_runs_as_the_reader_and_cannot_become_another() {
         .unwrap();
     cortex_work(&mut client);
     let mut session = reader.login(&database);
-    session.batch_execute("SET search_path = public, shop").unwrap();
+    session
+        .batch_execute("SET search_path = public, shop")
+        .unwrap();
     // Read in a call that is VOLATILE, so that the trap can write what it found.
-    assert_eq!(one::<String>(&mut session, "SELECT status FROM cortex_ask('item valve')"), "ANSWERED");
-    let seen = client.query("SELECT who, path, did FROM shop.seen", &[]).unwrap();
+    assert_eq!(
+        one::<String>(&mut session, "SELECT status FROM cortex_ask('item valve')"),
+        "ANSWERED"
+    );
+    let seen = client
+        .query("SELECT who, path, did FROM shop.seen", &[])
+        .unwrap();
     assert!(!seen.is_empty(), "the policy was not asked");
     for row in seen {
         let (who, path, did): (String, String, String) = (row.get(0), row.get(1), row.get(2));
-        assert_eq!((who, path, did), (reader.name.clone(), "public, shop".to_owned(), String::new()));
+        assert_eq!(
+            (who, path, did),
+            (
+                reader.name.clone(),
+                "public, shop".to_owned(),
+                String::new()
+            )
+        );
     }
-    assert_eq!(one::<bool>(&mut client, &format!("SELECT rolsuper FROM pg_roles WHERE rolname = '{}'", owner.name)), false);
+    assert_eq!(
+        one::<bool>(
+            &mut client,
+            &format!(
+                "SELECT rolsuper FROM pg_roles WHERE rolname = '{}'",
+                owner.name
+            )
+        ),
+        false
+    );
 }
 
 #[test]
@@ -416,17 +628,33 @@ fn inv_16_rights_come_back_after_errors_inside_a_read() {
         .unwrap();
     cortex_work(&mut client);
     let mut session = reader.login(&database);
-    session.batch_execute("SET search_path = public, pg_temp").unwrap();
+    session
+        .batch_execute("SET search_path = public, pg_temp")
+        .unwrap();
     let mut transaction = session.transaction().unwrap();
     for _ in 0..3 {
         let mut savepoint = transaction.savepoint("s").unwrap();
-        let error = savepoint.query("SELECT * FROM cortex_search('valve')", &[]).unwrap_err();
-        assert_eq!(error.code().unwrap().code(), "22012", "the policy's own error: {error:?}");
+        let error = savepoint
+            .query("SELECT * FROM cortex_search('valve')", &[])
+            .unwrap_err();
+        assert_eq!(
+            error.code().unwrap().code(),
+            "22012",
+            "the policy's own error: {error:?}"
+        );
         savepoint.rollback().unwrap();
         let row = transaction.query_one("SELECT current_user::text, current_setting('search_path'), current_setting('enable_sort')", &[]).unwrap();
         assert_eq!(
-            (row.get::<_, String>(0), row.get::<_, String>(1), row.get::<_, String>(2)),
-            (reader.name.clone(), "public, pg_temp".to_owned(), "on".to_owned())
+            (
+                row.get::<_, String>(0),
+                row.get::<_, String>(1),
+                row.get::<_, String>(2)
+            ),
+            (
+                reader.name.clone(),
+                "public, pg_temp".to_owned(),
+                "on".to_owned()
+            )
         );
     }
 }

@@ -24,14 +24,19 @@ fn promised_functions() -> Vec<Promised> {
             section_volatility = volatility(line);
         } else if line.starts_with("cortex_") {
             let (code, comment) = line.split_once(" -- ").unwrap_or((line, ""));
-            functions.push(Promised { signature: code.trim().to_owned(), volatility: volatility(comment).or(section_volatility) });
+            functions.push(Promised {
+                signature: code.trim().to_owned(),
+                volatility: volatility(comment).or(section_volatility),
+            });
         }
     }
     functions
 }
 
 fn volatility(text: &str) -> Option<&'static str> {
-    ["IMMUTABLE", "STABLE", "VOLATILE"].into_iter().find(|word| text.contains(word))
+    ["IMMUTABLE", "STABLE", "VOLATILE"]
+        .into_iter()
+        .find(|word| text.contains(word))
 }
 
 /// `name(argument type = default, ...) -> result` of every function of the extension outside schema cortex.
@@ -44,13 +49,20 @@ fn functions(client: &mut Client) -> BTreeMap<String, String> {
                   FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
                   JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'cortex'
                  WHERE p.pronamespace <> 'cortex'::regnamespace) p";
-    client.query(sql, &[]).unwrap().iter().map(|row| (normal(row.get(0)), row.get(1))).collect()
+    client
+        .query(sql, &[])
+        .unwrap()
+        .iter()
+        .map(|row| (normal(row.get(0)), row.get(1)))
+        .collect()
 }
 
 /// The server's way of writing a signature in the ledger's: `name type DEFAULT 'x'::t` as `name type = 'x'`.
 fn normal(signature: &str) -> String {
     let mut text = signature.replace(" DEFAULT ", " = ");
-    for cast in ["text", "vector", "jsonb", "name[]", "name", "text[]", "interval"] {
+    for cast in [
+        "text", "vector", "jsonb", "name[]", "name", "text[]", "interval",
+    ] {
         for value in ["NULL", "'"] {
             text = text.replace(&format!("{value}::{cast},"), &format!("{value},"));
             text = text.replace(&format!("{value}::{cast})"), &format!("{value})"));
@@ -66,11 +78,25 @@ fn the_ledger_and_the_catalog_say_the_same() {
     // An interval is shown as the server prints it.
     let promised: BTreeMap<String, Option<&str>> = promised_functions()
         .into_iter()
-        .map(|promised| (promised.signature.replace("'60 seconds'", "'00:01:00'"), promised.volatility))
+        .map(|promised| {
+            (
+                promised.signature.replace("'60 seconds'", "'00:01:00'"),
+                promised.volatility,
+            )
+        })
         .collect();
-    let missing: Vec<&String> = promised.keys().filter(|signature| !made.contains_key(*signature)).collect();
-    let extra: Vec<&String> = made.keys().filter(|signature| !promised.contains_key(*signature)).collect();
-    assert!(missing.is_empty() && extra.is_empty(), "promised and not there: {missing:#?}\nthere and not promised: {extra:#?}");
+    let missing: Vec<&String> = promised
+        .keys()
+        .filter(|signature| !made.contains_key(*signature))
+        .collect();
+    let extra: Vec<&String> = made
+        .keys()
+        .filter(|signature| !promised.contains_key(*signature))
+        .collect();
+    assert!(
+        missing.is_empty() && extra.is_empty(),
+        "promised and not there: {missing:#?}\nthere and not promised: {extra:#?}"
+    );
     for (signature, volatility) in &promised {
         if let Some(volatility) = volatility {
             assert_eq!(&made[signature], volatility, "{signature}");
@@ -83,7 +109,9 @@ fn views_have_the_promised_columns() {
     let (_database, mut client) = Database::with_cortex();
     let mut promised: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in ledger().lines().filter(|line| line.starts_with("cortex.")) {
-        let (view, columns) = line.split_once("--").unwrap_or_else(|| panic!("{line}: no columns"));
+        let (view, columns) = line
+            .split_once("--")
+            .unwrap_or_else(|| panic!("{line}: no columns"));
         // Remarks in brackets are for people.
         let mut depth = 0;
         let columns: String = columns
@@ -93,7 +121,13 @@ fn views_have_the_promised_columns() {
                 depth == 0 && *c != ')'
             })
             .collect();
-        promised.insert(view.trim().to_owned(), columns.split(',').map(|column| column.trim().to_owned()).collect());
+        promised.insert(
+            view.trim().to_owned(),
+            columns
+                .split(',')
+                .map(|column| column.trim().to_owned())
+                .collect(),
+        );
     }
     let rows = client
         .query(
@@ -103,7 +137,8 @@ fn views_have_the_promised_columns() {
             &[],
         )
         .unwrap();
-    let made: BTreeMap<String, Vec<String>> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let made: BTreeMap<String, Vec<String>> =
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect();
     assert_eq!(made, promised);
 }
 
@@ -132,7 +167,10 @@ fn nothing_is_public() {
         "SELECT count(*) FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid \
           WHERE d.deptype = 'e' AND e.extname = 'cortex' AND d.classid = 'pg_proc'::regclass",
     );
-    assert!(functions > 40, "the query above looked at {functions} functions only");
+    assert!(
+        functions > 40,
+        "the query above looked at {functions} functions only"
+    );
 }
 
 #[test]
@@ -149,7 +187,11 @@ fn every_table_and_sequence_is_dumped_with_all_its_rows() {
     assert!(rows.len() > 20);
     for row in rows {
         let (name, condition): (String, Option<String>) = (row.get(0), row.get(1));
-        assert_eq!(condition.as_deref(), Some(""), "cortex.{name} is not registered for dump, or only in part");
+        assert_eq!(
+            condition.as_deref(),
+            Some(""),
+            "cortex.{name} is not registered for dump, or only in part"
+        );
     }
     let foreign: i64 = one(
         &mut client,
@@ -176,7 +218,10 @@ fn the_search_path_of_every_definer_and_language_function_is_pinned() {
     for row in rows {
         let (name, settings): (String, Option<Vec<String>>) = (row.get(0), row.get(2));
         let settings = settings.unwrap_or_default();
-        let paths: Vec<&String> = settings.iter().filter(|setting| setting.starts_with("search_path=")).collect();
+        let paths: Vec<&String> = settings
+            .iter()
+            .filter(|setting| setting.starts_with("search_path="))
+            .collect();
         assert_eq!(paths, ["search_path=pg_catalog, pg_temp"], "{name}");
     }
 }
@@ -201,11 +246,17 @@ fn every_constraint_and_index_has_a_name_of_ours() {
     for row in names {
         let (table, name): (String, String) = (row.get(0), row.get(1));
         assert!(name.starts_with(&format!("{table}_")), "{name} on {table}");
-        assert!(source.contains(&name), "{name} on {table} was named by the server");
+        assert!(
+            source.contains(&name),
+            "{name} on {table} was named by the server"
+        );
         assert!(seen.insert(name.clone()), "{name} twice");
     }
     // A space's table is made at run time, under the same rule.
-    let space: i32 = one(&mut client, "SELECT cortex_space_register('m', '1', 'd', 3)");
+    let space: i32 = one(
+        &mut client,
+        "SELECT cortex_space_register('m', '1', 'd', 3)",
+    );
     let made: Vec<String> = client
         .query(
             "SELECT i.relname::text FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid WHERE x.indrelid = $1::text::regclass ORDER BY 1",
@@ -215,8 +266,15 @@ fn every_constraint_and_index_has_a_name_of_ours() {
         .iter()
         .map(|row| row.get(0))
         .collect();
-    let expected = ["chunk_hnsw", "claim_hnsw", "pkey", "scope_idx"].map(|part| format!("emb_{space}_{part}"));
+    let expected =
+        ["chunk_hnsw", "claim_hnsw", "pkey", "scope_idx"].map(|part| format!("emb_{space}_{part}"));
     assert_eq!(made, expected);
-    let member: i64 = one(&mut client, "SELECT count(*) FROM pg_depend WHERE objid = 'cortex.emb_1'::regclass AND deptype = 'e'");
-    assert_eq!(member, 0, "the table of a space is no member of the extension, or its indexes would be lost in a dump");
+    let member: i64 = one(
+        &mut client,
+        "SELECT count(*) FROM pg_depend WHERE objid = 'cortex.emb_1'::regclass AND deptype = 'e'",
+    );
+    assert_eq!(
+        member, 0,
+        "the table of a space is no member of the extension, or its indexes would be lost in a dump"
+    );
 }

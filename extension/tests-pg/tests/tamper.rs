@@ -9,8 +9,14 @@ use serde_json::Value;
 /// A corpus with one question asked about it, whose trace verifies.
 fn asked(client: &mut Client) -> i64 {
     for (artifact, body) in [
-        ("a", "The pressure valve closes at night. It opens in the morning."),
-        ("b", "A pump feeds the boiler. The pressure is shown by a gauge."),
+        (
+            "a",
+            "The pressure valve closes at night. It opens in the morning.",
+        ),
+        (
+            "b",
+            "A pump feeds the boiler. The pressure is shown by a gauge.",
+        ),
         ("c", "Every valve is checked each month by hand."),
         ("d", "The cable runs below the panel."),
     ] {
@@ -21,7 +27,11 @@ fn asked(client: &mut Client) -> i64 {
         .unwrap();
     cortex_work(client);
     let asked = ask(client, "pressure valve", "");
-    assert!(asked.evidence.as_array().unwrap().len() >= 3, "{}", asked.evidence);
+    assert!(
+        asked.evidence.as_array().unwrap().len() >= 3,
+        "{}",
+        asked.evidence
+    );
     must_verify(client, asked.id, "L4");
     asked.id
 }
@@ -29,14 +39,26 @@ fn asked(client: &mut Client) -> i64 {
 /// Does `tampering`, checks that verification fails with one of these (step, code) pairs, and undoes it.
 fn caught(client: &mut Client, trace: i64, tampering: &str, expected: &[(&str, &str)]) {
     client.batch_execute("BEGIN").unwrap();
-    let changed: u64 = client.execute(tampering, &[]).unwrap_or_else(|error| panic!("{tampering}: {error:?}"));
+    let changed: u64 = client
+        .execute(tampering, &[])
+        .unwrap_or_else(|error| panic!("{tampering}: {error:?}"));
     assert!(changed > 0, "nothing was changed: {tampering}");
     let report = verify(client, trace);
     assert_eq!(report["ok"], false, "{tampering} went unseen");
-    let told = (report["failed_step"].as_str().unwrap(), report["code"].as_str().unwrap());
-    assert!(expected.contains(&told), "{tampering}: {told:?} instead of {expected:?}: {report:#}");
+    let told = (
+        report["failed_step"].as_str().unwrap(),
+        report["code"].as_str().unwrap(),
+    );
+    assert!(
+        expected.contains(&told),
+        "{tampering}: {told:?} instead of {expected:?}: {report:#}"
+    );
     assert_eq!(report["outcome"], "failed");
-    assert!(!report["expected"].as_str().unwrap().is_empty() && !report["found"].as_str().unwrap().is_empty(), "{report:#}");
+    assert!(
+        !report["expected"].as_str().unwrap().is_empty()
+            && !report["found"].as_str().unwrap().is_empty(),
+        "{report:#}"
+    );
     assert_ne!(report["expected"], report["found"], "{report:#}");
     client.batch_execute("ROLLBACK").unwrap();
     must_verify(client, trace, "L4");
@@ -64,16 +86,40 @@ fn every_byte_of_a_stored_trace_counts() {
         };
         bytes[at] = flipped;
         let text = String::from_utf8(bytes).unwrap();
-        client.execute("UPDATE cortex.trace SET body = $1 WHERE id = $2", &[&text, &trace]).unwrap();
+        client
+            .execute(
+                "UPDATE cortex.trace SET body = $1 WHERE id = $2",
+                &[&text, &trace],
+            )
+            .unwrap();
         let report = verify(&mut client, trace);
-        assert_eq!(report["ok"], false, "byte {at} as {:?} went unseen: {text}", flipped as char);
-        let by_text: String = client.query_one("SELECT cortex_verify($1)::text", &[&text]).unwrap().get(0);
+        assert_eq!(
+            report["ok"], false,
+            "byte {at} as {:?} went unseen: {text}",
+            flipped as char
+        );
+        let by_text: String = client
+            .query_one("SELECT cortex_verify($1)::text", &[&text])
+            .unwrap()
+            .get(0);
         let by_text: Value = serde_json::from_str(&by_text).unwrap();
         assert_eq!(by_text["ok"], false, "byte {at}");
-        *codes.entry(report["code"].as_str().unwrap().to_owned()).or_default() += 1;
+        *codes
+            .entry(report["code"].as_str().unwrap().to_owned())
+            .or_default() += 1;
     }
-    assert!(codes.contains_key("T_ROOT") && codes.contains_key("T_PARSE") && codes.contains_key("T_STRUCT"), "{codes:?}");
-    client.execute("UPDATE cortex.trace SET body = $1 WHERE id = $2", &[&body, &trace]).unwrap();
+    assert!(
+        codes.contains_key("T_ROOT")
+            && codes.contains_key("T_PARSE")
+            && codes.contains_key("T_STRUCT"),
+        "{codes:?}"
+    );
+    client
+        .execute(
+            "UPDATE cortex.trace SET body = $1 WHERE id = $2",
+            &[&body, &trace],
+        )
+        .unwrap();
     must_verify(&mut client, trace, "L4");
 }
 
@@ -94,17 +140,38 @@ fn a_cut_doubled_or_foreign_trace_is_told_apart() {
         ("[".repeat(100_000), "T_LIMIT"),
         (format!("\"{}\"", "x".repeat(9 << 20)), "T_LIMIT"),
     ] {
-        let report: String = client.query_one("SELECT cortex_verify($1)::text", &[&text]).unwrap().get(0);
+        let report: String = client
+            .query_one("SELECT cortex_verify($1)::text", &[&text])
+            .unwrap()
+            .get(0);
         let report: Value = serde_json::from_str(&report).unwrap();
         let told = report["code"].as_str().unwrap_or("none");
         assert_eq!(report["ok"], false);
-        assert_eq!(told, code, "{}: {}", &text.chars().take(60).collect::<String>(), report["found"]);
+        assert_eq!(
+            told,
+            code,
+            "{}: {}",
+            &text.chars().take(60).collect::<String>(),
+            report["found"]
+        );
     }
     // The right text under the wrong question.
-    let report = json(&mut client, &format!("cortex_verify({trace}, 'Another question')"));
-    assert_eq!((&report["failed_step"], &report["code"]), (&"question".into(), &"T_QUESTION".into()));
-    let report = json(&mut client, &format!("cortex_verify({trace}, 'pressure valve')"));
-    assert_eq!((&report["ok"], &report["level"]), (&true.into(), &"L4".into()));
+    let report = json(
+        &mut client,
+        &format!("cortex_verify({trace}, 'Another question')"),
+    );
+    assert_eq!(
+        (&report["failed_step"], &report["code"]),
+        (&"question".into(), &"T_QUESTION".into())
+    );
+    let report = json(
+        &mut client,
+        &format!("cortex_verify({trace}, 'pressure valve')"),
+    );
+    assert_eq!(
+        (&report["ok"], &report["level"]),
+        (&true.into(), &"L4".into())
+    );
 }
 
 #[test]
@@ -112,26 +179,96 @@ fn stored_evidence_cannot_be_changed_unseen() {
     let (_database, mut client) = Database::with_cortex();
     let trace = asked(&mut client);
     let cited = "id IN (SELECT (e ->> 'item')::bigint FROM cortex.traces t, jsonb_array_elements(t.body -> 'evidence') e)";
-    let ids: Vec<i64> =
-        client.query(&format!("SELECT id FROM cortex.chunk WHERE {cited} ORDER BY id"), &[]).unwrap().iter().map(|row| row.get(0)).collect();
+    let ids: Vec<i64> = client
+        .query(
+            &format!("SELECT id FROM cortex.chunk WHERE {cited} ORDER BY id"),
+            &[],
+        )
+        .unwrap()
+        .iter()
+        .map(|row| row.get(0))
+        .collect();
     assert!(ids.len() >= 3);
     for id in ids {
         for place in [1, 5, 20] {
-            caught(&mut client, trace, &format!("UPDATE cortex.chunk SET body = overlay(body placing '#' from {place}) WHERE id = {id}"), EVIDENCE);
+            caught(
+                &mut client,
+                trace,
+                &format!(
+                    "UPDATE cortex.chunk SET body = overlay(body placing '#' from {place}) WHERE id = {id}"
+                ),
+                EVIDENCE,
+            );
         }
-        caught(&mut client, trace, &format!("UPDATE cortex.chunk SET body = body || ' ' WHERE id = {id}"), EVIDENCE);
-        caught(&mut client, trace, &format!("UPDATE cortex.chunk SET start_byte = start_byte + 1 WHERE id = {id}"), EVIDENCE);
-        caught(&mut client, trace, &format!("UPDATE cortex.chunk SET end_byte = end_byte + 1 WHERE id = {id}"), EVIDENCE);
-        caught(&mut client, trace, &format!("UPDATE cortex.chunk SET leaf = set_byte(leaf, 7, get_byte(leaf, 7) # 1) WHERE id = {id}"),
-            &[("evidence", "T_EVIDENCE"), ("replay", "T_REPLAY")]);
-        caught(&mut client, trace, &format!("UPDATE cortex.chunk SET leaf = '' WHERE id = {id}"),
-            &[("evidence", "T_EVIDENCE"), ("evidence", "T_FAULT"), ("replay", "T_REPLAY"), ("replay", "T_FAULT")]);
-        caught(&mut client, trace, &format!("DELETE FROM cortex.chunk WHERE id = {id}"), EVIDENCE);
+        caught(
+            &mut client,
+            trace,
+            &format!("UPDATE cortex.chunk SET body = body || ' ' WHERE id = {id}"),
+            EVIDENCE,
+        );
+        caught(
+            &mut client,
+            trace,
+            &format!("UPDATE cortex.chunk SET start_byte = start_byte + 1 WHERE id = {id}"),
+            EVIDENCE,
+        );
+        caught(
+            &mut client,
+            trace,
+            &format!("UPDATE cortex.chunk SET end_byte = end_byte + 1 WHERE id = {id}"),
+            EVIDENCE,
+        );
+        caught(
+            &mut client,
+            trace,
+            &format!(
+                "UPDATE cortex.chunk SET leaf = set_byte(leaf, 7, get_byte(leaf, 7) # 1) WHERE id = {id}"
+            ),
+            &[("evidence", "T_EVIDENCE"), ("replay", "T_REPLAY")],
+        );
+        caught(
+            &mut client,
+            trace,
+            &format!("UPDATE cortex.chunk SET leaf = '' WHERE id = {id}"),
+            &[
+                ("evidence", "T_EVIDENCE"),
+                ("evidence", "T_FAULT"),
+                ("replay", "T_REPLAY"),
+                ("replay", "T_FAULT"),
+            ],
+        );
+        caught(
+            &mut client,
+            trace,
+            &format!("DELETE FROM cortex.chunk WHERE id = {id}"),
+            EVIDENCE,
+        );
         let version = format!("(SELECT version_id FROM cortex.chunk WHERE id = {id})");
-        caught(&mut client, trace, &format!("UPDATE cortex.source_version SET content_hash = set_byte(content_hash, 31, get_byte(content_hash, 31) # 128) WHERE id = {version}"), EVIDENCE);
+        caught(
+            &mut client,
+            trace,
+            &format!(
+                "UPDATE cortex.source_version SET content_hash = set_byte(content_hash, 31, get_byte(content_hash, 31) # 128) WHERE id = {version}"
+            ),
+            EVIDENCE,
+        );
         let source = format!("(SELECT source_id FROM cortex.source_version WHERE id = {version})");
-        caught(&mut client, trace, &format!("UPDATE cortex.source SET hash_key = set_byte(hash_key, 0, get_byte(hash_key, 0) # 1) WHERE id = {source}"), EVIDENCE);
-        caught(&mut client, trace, &format!("UPDATE cortex.source SET artifact_id = artifact_id || 'x' WHERE id = {source}"), EVIDENCE);
+        caught(
+            &mut client,
+            trace,
+            &format!(
+                "UPDATE cortex.source SET hash_key = set_byte(hash_key, 0, get_byte(hash_key, 0) # 1) WHERE id = {source}"
+            ),
+            EVIDENCE,
+        );
+        caught(
+            &mut client,
+            trace,
+            &format!(
+                "UPDATE cortex.source SET artifact_id = artifact_id || 'x' WHERE id = {source}"
+            ),
+            EVIDENCE,
+        );
     }
     // A text swapped for another together with its leaf.
     caught(
@@ -144,11 +281,30 @@ fn stored_evidence_cannot_be_changed_unseen() {
     let count: i64 = one(&mut client, "SELECT count(*) FROM cortex.trace_text");
     assert!(count >= 4);
     for n in 0..count {
-        let text = format!("commitment = (SELECT commitment FROM cortex.trace_text ORDER BY commitment OFFSET {n} LIMIT 1)");
+        let text = format!(
+            "commitment = (SELECT commitment FROM cortex.trace_text ORDER BY commitment OFFSET {n} LIMIT 1)"
+        );
         let expected = &[("evidence", "T_EVIDENCE"), ("replay", "T_EVIDENCE")];
-        caught(&mut client, trace, &format!("UPDATE cortex.trace_text SET body = body || '.' WHERE {text}"), expected);
-        caught(&mut client, trace, &format!("UPDATE cortex.trace_text SET salt = set_byte(salt, 3, get_byte(salt, 3) # 4) WHERE {text}"), expected);
-        caught(&mut client, trace, &format!("DELETE FROM cortex.trace_text WHERE {text}"), expected);
+        caught(
+            &mut client,
+            trace,
+            &format!("UPDATE cortex.trace_text SET body = body || '.' WHERE {text}"),
+            expected,
+        );
+        caught(
+            &mut client,
+            trace,
+            &format!(
+                "UPDATE cortex.trace_text SET salt = set_byte(salt, 3, get_byte(salt, 3) # 4) WHERE {text}"
+            ),
+            expected,
+        );
+        caught(
+            &mut client,
+            trace,
+            &format!("DELETE FROM cortex.trace_text WHERE {text}"),
+            expected,
+        );
     }
 }
 
@@ -157,11 +313,22 @@ fn the_index_and_the_history_cannot_be_changed_unseen() {
     let (_database, mut client) = Database::with_cortex();
     let trace = asked(&mut client);
     let hit = "chunk_hits IS NOT NULL AND term IN ('valv', 'pressur', 'valve', 'pressure')";
-    assert!(one::<i64>(&mut client, &format!("SELECT count(*) FROM cortex.posting WHERE {hit}")) >= 6);
+    assert!(
+        one::<i64>(
+            &mut client,
+            &format!("SELECT count(*) FROM cortex.posting WHERE {hit}")
+        ) >= 6
+    );
     // Packed hits: distance of the item, frequency, length.
     for (byte, version) in [(0, 1), (1, 1), (2, 3)] {
-        let flip = format!("chunk_hits = set_byte(chunk_hits, {byte}, get_byte(chunk_hits, {byte}) # 1)");
-        caught(&mut client, trace, &format!("UPDATE cortex.posting SET {flip} WHERE {hit} AND version_id = {version}"), &[REPLAY[0], ("replay", "T_FAULT")]);
+        let flip =
+            format!("chunk_hits = set_byte(chunk_hits, {byte}, get_byte(chunk_hits, {byte}) # 1)");
+        caught(
+            &mut client,
+            trace,
+            &format!("UPDATE cortex.posting SET {flip} WHERE {hit} AND version_id = {version}"),
+            &[REPLAY[0], ("replay", "T_FAULT")],
+        );
     }
     for tampering in [
         "UPDATE cortex.posting SET chunk_hits = chunk_hits || '\x010101' WHERE version_id = 1 AND",
@@ -174,20 +341,55 @@ fn the_index_and_the_history_cannot_be_changed_unseen() {
         "INSERT INTO cortex.posting (version_id, added_by, namespace_id, base_item, term, chunk_hits, claim_hits) SELECT version_id, added_by, namespace_id, base_item + 1, term, chunk_hits, claim_hits \
            FROM cortex.posting WHERE version_id = 1 AND",
     ] {
-        caught(&mut client, trace, &format!("{tampering} {hit}"), &[REPLAY[0], ("replay", "T_FAULT")]);
+        caught(
+            &mut client,
+            trace,
+            &format!("{tampering} {hit}"),
+            &[REPLAY[0], ("replay", "T_FAULT")],
+        );
     }
     // A version made to begin later, or to have ended earlier, than it did.
-    caught(&mut client, trace, "UPDATE cortex.posting SET added_by = 4711 WHERE version_id = 1", REPLAY);
-    caught(&mut client, trace, "UPDATE cortex.source_version SET closed_by = opened_by WHERE id = 1", REPLAY);
-    caught(&mut client, trace, "UPDATE cortex.change SET seq = 1000000 WHERE id = (SELECT added_by FROM cortex.posting WHERE version_id = 2 LIMIT 1)", REPLAY);
+    caught(
+        &mut client,
+        trace,
+        "UPDATE cortex.posting SET added_by = 4711 WHERE version_id = 1",
+        REPLAY,
+    );
+    caught(
+        &mut client,
+        trace,
+        "UPDATE cortex.source_version SET closed_by = opened_by WHERE id = 1",
+        REPLAY,
+    );
+    caught(
+        &mut client,
+        trace,
+        "UPDATE cortex.change SET seq = 1000000 WHERE id = (SELECT added_by FROM cortex.posting WHERE version_id = 2 LIMIT 1)",
+        REPLAY,
+    );
     // The corpus statistics of the seal that the trace was asked at.
     let last = "seq = (SELECT max(seq) FROM cortex.seal)";
     for column in ["chunk_count", "chunk_terms"] {
-        caught(&mut client, trace, &format!("UPDATE cortex.seal SET {column} = {column} + 1 WHERE {last}"), REPLAY);
+        caught(
+            &mut client,
+            trace,
+            &format!("UPDATE cortex.seal SET {column} = {column} + 1 WHERE {last}"),
+            REPLAY,
+        );
     }
-    caught(&mut client, trace, &format!("DELETE FROM cortex.seal WHERE {last}"), REPLAY);
+    caught(
+        &mut client,
+        trace,
+        &format!("DELETE FROM cortex.seal WHERE {last}"),
+        REPLAY,
+    );
     // A hold slipped in at the recorded state.
-    caught(&mut client, trace, "INSERT INTO cortex.hold (binding_id, reason, opened_by) SELECT 1, 'paused', min(id) FROM cortex.change", REPLAY);
+    caught(
+        &mut client,
+        trace,
+        "INSERT INTO cortex.hold (binding_id, reason, opened_by) SELECT 1, 'paused', min(id) FROM cortex.change",
+        REPLAY,
+    );
     // Bytes that are no key, no hash, no text of the kind expected give a report too.
     for tampering in [
         "UPDATE cortex.source_version SET content_hash = '\\x00' WHERE id = 1",
@@ -200,7 +402,17 @@ fn the_index_and_the_history_cannot_be_changed_unseen() {
         "UPDATE cortex.seal SET chunk_count = 9223372036854775807, chunk_terms = 9223372036854775807",
         "UPDATE cortex.seal SET chunk_count = -1, chunk_terms = -1",
     ] {
-        caught(&mut client, trace, tampering, &[("evidence", "T_EVIDENCE"), ("evidence", "T_FAULT"), ("replay", "T_REPLAY"), ("replay", "T_FAULT")]);
+        caught(
+            &mut client,
+            trace,
+            tampering,
+            &[
+                ("evidence", "T_EVIDENCE"),
+                ("evidence", "T_FAULT"),
+                ("replay", "T_REPLAY"),
+                ("replay", "T_FAULT"),
+            ],
+        );
     }
 }
 
@@ -212,10 +424,34 @@ fn a_stored_vector_cannot_be_changed_unseen() {
     use_space(&mut client, "m", 16);
     embed(&mut client);
     client.batch_execute("SELECT cortex_seal()").unwrap();
-    let asked = ask(&mut client, "pressure valve", &format!("'{}'", vector_literal(&text_vector("pressure valve", 16))));
+    let asked = ask(
+        &mut client,
+        "pressure valve",
+        &format!("'{}'", vector_literal(&text_vector("pressure valve", 16))),
+    );
     must_verify(&mut client, asked.id, "L4");
-    caught(&mut client, asked.id, "UPDATE cortex.emb_1 SET embedding = (SELECT embedding FROM cortex.emb_1 WHERE version_id = 4 LIMIT 1) WHERE version_id = 1", REPLAY);
-    caught(&mut client, asked.id, "DELETE FROM cortex.emb_1 WHERE version_id = 1 AND target = 'k'", REPLAY);
-    caught(&mut client, asked.id, "UPDATE cortex.emb_1 SET embedding = array_fill(0, ARRAY[16])::vector WHERE version_id = 1", &[("replay", "T_REPLAY"), ("replay", "T_FAULT")]);
-    caught(&mut client, asked.id, "UPDATE cortex.space SET digest = 'another'", &[("replay", "T_FAULT")]);
+    caught(
+        &mut client,
+        asked.id,
+        "UPDATE cortex.emb_1 SET embedding = (SELECT embedding FROM cortex.emb_1 WHERE version_id = 4 LIMIT 1) WHERE version_id = 1",
+        REPLAY,
+    );
+    caught(
+        &mut client,
+        asked.id,
+        "DELETE FROM cortex.emb_1 WHERE version_id = 1 AND target = 'k'",
+        REPLAY,
+    );
+    caught(
+        &mut client,
+        asked.id,
+        "UPDATE cortex.emb_1 SET embedding = array_fill(0, ARRAY[16])::vector WHERE version_id = 1",
+        &[("replay", "T_REPLAY"), ("replay", "T_FAULT")],
+    );
+    caught(
+        &mut client,
+        asked.id,
+        "UPDATE cortex.space SET digest = 'another'",
+        &[("replay", "T_FAULT")],
+    );
 }

@@ -66,10 +66,7 @@ pub async fn run(folder: &Path, notes: &Path, mut config: Config, out: &mut Outp
     ));
     let began = Instant::now();
 
-    show.begin(
-        "rows",
-        &format!("Rows of a table become claims: {}", story.rows),
-    );
+    show.begin(&format!("Rows of a table become claims: {}", story.rows));
     let encoder = load_encoder(&config).await?;
     let made = async {
         prepare::database(&place).await?;
@@ -95,43 +92,33 @@ pub async fn run(folder: &Path, notes: &Path, mut config: Config, out: &mut Outp
     let outcome = demo.rows().await;
     demo.finish("rows", outcome)?;
 
-    demo.show.begin(
-        "answers",
-        "Three questions, answered by quoted evidence within a token budget",
-    );
+    demo.show
+        .begin("Three questions, answered by quoted evidence within a token budget");
     let outcome = demo.answers().await;
     demo.finish("answers", outcome)?;
 
-    demo.show.begin(
-        "psql",
-        "The same question typed in psql: no sidecar, words alone",
-    );
+    demo.show
+        .begin("The same question typed in psql: no sidecar, words alone");
     let outcome = demo.psql().await;
     demo.finish("psql", outcome)?;
 
-    demo.show.begin(
-        "change",
-        "One row changes by plain SQL; its claims die in that commit",
-    );
+    demo.show
+        .begin("One row changes by plain SQL; its claims die in that commit");
     let outcome = demo.change().await;
     demo.finish("change", outcome)?;
 
     demo.show
-        .begin("replay", "The trace from before the change still verifies");
+        .begin("The trace from before the change still verifies");
     let outcome = demo.replay().await;
     demo.finish("replay", outcome)?;
 
-    demo.show.begin(
-        "tamper",
-        "A changed byte is found: in the trace, and in the evidence",
-    );
+    demo.show
+        .begin("A changed byte is found: in the trace, and in the evidence");
     let outcome = demo.tamper().await;
     demo.finish("tamper", outcome)?;
 
-    demo.show.begin(
-        "rights",
-        "A role that may not select the table gets nothing of it",
-    );
+    demo.show
+        .begin("A role that may not select the table gets nothing of it");
     let outcome = demo.rights().await;
     demo.finish("rights", outcome)?;
 
@@ -157,7 +144,7 @@ impl Demo<'_> {
         let url = self.place.url();
         let trace = self.traces.first().map_or(1, |asked| asked.trace_id);
         let question = &self.story.questions[0].text;
-        self.show.begin("next", "Three commands to try next");
+        self.show.begin("Three commands to try next");
         self.show
             .line(&format!("export CORTEX_DATABASE__URL='{url}'"));
         let commands = [

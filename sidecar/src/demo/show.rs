@@ -38,7 +38,7 @@ impl<'a> Show<'a> {
     }
 
     /// A step begins.
-    pub fn begin(&mut self, _step: &'static str, what: &str) {
+    pub fn begin(&mut self, what: &str) {
         self.number += 1;
         self.began = Instant::now();
         self.out.line("");
