@@ -284,13 +284,10 @@ fn inv_03_a_source_changed_between_take_and_commit() {
         ),
         1
     );
-    assert_eq!(
-        one::<bool>(
-            &mut client,
-            "SELECT fresh FROM cortex.claims WHERE body LIKE '%text 2%'"
-        ),
-        false
-    );
+    assert!(!one::<bool>(
+        &mut client,
+        "SELECT fresh FROM cortex.claims WHERE body LIKE '%text 2%'"
+    ));
     assert_eq!(
         one::<String>(
             &mut client,
@@ -396,20 +393,14 @@ fn inv_03_a_job_is_held_by_one_and_lost_by_a_lease() {
             "{call}: {code} {text}"
         );
     }
-    assert_eq!(
-        one::<bool>(
-            &mut other,
-            &format!("SELECT cortex_job_heartbeat({job}, 'b')")
-        ),
-        false
-    );
-    assert_eq!(
-        one::<bool>(
-            &mut other,
-            &format!("SELECT cortex_job_heartbeat({job}, 'a')")
-        ),
-        true
-    );
+    assert!(!one::<bool>(
+        &mut other,
+        &format!("SELECT cortex_job_heartbeat({job}, 'b')")
+    ));
+    assert!(one::<bool>(
+        &mut other,
+        &format!("SELECT cortex_job_heartbeat({job}, 'a')")
+    ));
     // The lease runs out in the middle: half is done and stays, the holder is told, the next goes on.
     client
         .batch_execute(&format!("SELECT cortex_job_run({job}, 'a', 20)"))
