@@ -228,15 +228,14 @@ impl Planner {
             nest: unsafe { pg_sys::NewGUCNestLevel() },
         };
         let off: &[&str] = match access {
-            // While a table has no statistics, a bitmap over a whole namespace, kept by a Materialize node, looks as
-            // cheap as a look-up: measured, a load of 1,000 rows became quadratic (0.7 s a batch at 4,000 rows,
-            // against 26 ms).
+            // Of tables without statistics the planner would else fetch all rows of a namespace by bitmap and go
+            // through them once for each key.
             Access::Index => &[
                 "enable_seqscan",
                 "enable_bitmapscan",
-                "enable_material",
                 "enable_hashjoin",
                 "enable_mergejoin",
+                "enable_material",
             ],
             Access::Scan => &["enable_nestloop"],
             Access::Planned => &[],
