@@ -36,7 +36,10 @@ lint: ## Check formatting and clippy, the extension included
 	@$(PYTHON) tools/lint.py
 
 bench: ## Measure side by side with peers, as ratios
-	@$(PYTHON) bench/run.py
+	@failed=0; \
+	$(PYTHON) bench/run.py </dev/null || failed=1; \
+	bench/embed/run.sh </dev/null || failed=1; \
+	exit $$failed
 
 build: ## Build and install the extension, build the cortex binary, both in release profile
 	@$(PYTHON) tools/setup.py extension sidecar $(JSON_FLAG)

@@ -59,7 +59,6 @@ BEGIN
     END LOOP;
     EXECUTE format('GRANT USAGE ON SCHEMA cortex TO %s', role);
     EXECUTE format('GRANT SELECT ON cortex.namespaces, cortex.bindings, cortex.traces, cortex.jobs TO %s', role);
-    EXECUTE format('GRANT EXECUTE ON FUNCTION cortex._readable(integer) TO %s', role);
 END
 $$;
 
@@ -78,7 +77,6 @@ BEGIN
         FOR signature IN SELECT cortex._signatures('reader') LOOP
             EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM %s', signature, role);
         END LOOP;
-        EXECUTE format('REVOKE EXECUTE ON FUNCTION cortex._readable(integer) FROM %s', role);
         EXECUTE format('REVOKE SELECT ON cortex.namespaces, cortex.bindings, cortex.traces, cortex.jobs FROM %s', role);
         EXECUTE format('REVOKE USAGE ON SCHEMA cortex FROM %s', role);
     END IF;
@@ -161,7 +159,10 @@ BEGIN
     EXECUTE format('CREATE INDEX %I ON cortex.%I (namespace_id, target)', format('emb_%s_scope_idx', space), 'emb_' || space);
     FOR kind IN SELECT * FROM (VALUES ('k', 'chunk'), ('c', 'claim')) k (letter, name) LOOP
         -- pgvector below 0.8.4 has faults in parallel HNSW builds; one process is enough for an empty table.
-        EXECUTE format('CREATE INDEX %I ON cortex.%I USING hnsw (embedding %I.vector_cosine_ops) WHERE target = %L',
+        -- Measured on 22,000 clustered vectors: ef_construction 64, the default, gives a recall of .956 for queries
+        -- like the data and .83 for others; 128 gives 1.000 and .96 for a sixth more time.
+        EXECUTE format('CREATE INDEX %I ON cortex.%I USING hnsw (embedding %I.vector_cosine_ops) '
+                       'WITH (ef_construction = 128) WHERE target = %L',
                        format('emb_%s_%s_hnsw', space, kind.name), 'emb_' || space, vector_schema, kind.letter);
     END LOOP;
     RETURN space;
@@ -183,6 +184,14 @@ BEGIN
         RAISE EXCEPTION 'there is no embedding space %', space USING ERRCODE = 'undefined_object',
             HINT = 'cortex_space_register makes one.';
     END IF;
+    -- A snapshot older than the lock would miss what was stored meanwhile.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'cortex_space_use() runs in READ COMMITTED only, and this transaction is %',
+            upper(current_setting('transaction_isolation'))
+            USING ERRCODE = 'invalid_transaction_state', HINT = 'Call it in a transaction of its own.';
+    END IF;
+    -- Waits for all who are storing items for the present space ('cory').
+    PERFORM pg_advisory_xact_lock(1668248697, ns);
     SELECT n.space_id INTO previous FROM cortex.namespace n WHERE n.id = ns FOR UPDATE;
     IF previous IS NOT DISTINCT FROM space THEN
         RETURN jsonb_build_object('space', space, 'previous', previous, 'already', true, 'queued', 0);

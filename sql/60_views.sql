@@ -1,19 +1,22 @@
 -- Views for people. Each shows the namespaces that its reader was granted; superusers see all.
+-- They are security barriers, or a leaky function in a query would see rows before they are withheld.
+-- Views read with the rights of their owner and CURRENT_USER is who asks, so readers need no right on the tables.
+-- The namespaces that the reader may see. Not granted: the views below stand on it.
+CREATE VIEW cortex._readable AS
+SELECT n.id
+  FROM cortex.namespace n
+ WHERE (SELECT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = CURRENT_USER)
+    OR EXISTS (SELECT FROM cortex.namespace_grant g
+                WHERE g.namespace_id = n.id AND pg_catalog.pg_has_role(g.role, 'usage'));
 
-CREATE FUNCTION cortex._readable(namespace_id integer) RETURNS boolean
-    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user)
-        OR EXISTS (SELECT FROM cortex.namespace_grant g
-                    WHERE g.namespace_id = _readable.namespace_id AND pg_has_role(g.role, 'usage'))
-$$;
-
-CREATE VIEW cortex.namespaces AS
+CREATE VIEW cortex.namespaces WITH (security_barrier) AS
 SELECT n.name AS namespace,
        n.space_id AS space,
        s.model,
        s.dims,
        (SELECT count(*) FROM cortex.source o WHERE o.namespace_id = n.id) AS sources,
+       (SELECT count(*) FROM cortex.source o JOIN cortex.source_version v ON v.source_id = o.id AND v.closed_by IS NULL
+         WHERE o.namespace_id = n.id) AS versions_current,
        coalesce(last.chunk_count, 0) AS chunks,
        coalesce(last.claim_count, 0) AS claims,
        (SELECT coalesce(sum(greatest(j.total - j.progress, 1)), 0) FROM cortex.job j
@@ -26,10 +29,10 @@ SELECT n.name AS namespace,
   FROM cortex.namespace n
   LEFT JOIN cortex.space s ON s.id = n.space_id
   LEFT JOIN LATERAL (SELECT * FROM cortex.seal l WHERE l.namespace_id = n.id ORDER BY l.seq DESC LIMIT 1) last ON true
- WHERE cortex._readable(n.id);
+ WHERE n.id IN (SELECT id FROM cortex._readable);
 
 -- Every claim with its first source, served or not.
-CREATE VIEW cortex.claims AS
+CREATE VIEW cortex.claims WITH (security_barrier) AS
 SELECT n.name AS namespace,
        c.id AS claim_id,
        s.artifact_id,
@@ -45,10 +48,10 @@ SELECT n.name AS namespace,
   JOIN cortex.namespace n ON n.id = c.namespace_id
   JOIN cortex.source_version v ON v.id = c.version_ids[1]
   JOIN cortex.source s ON s.id = v.source_id
- WHERE cortex._readable(n.id);
+ WHERE n.id IN (SELECT id FROM cortex._readable);
 
 -- Claims that are no longer served, and why.
-CREATE VIEW cortex.stale AS
+CREATE VIEW cortex.stale WITH (security_barrier) AS
 SELECT n.name AS namespace,
        c.id AS claim_id,
        s.artifact_id,
@@ -69,9 +72,9 @@ SELECT n.name AS namespace,
   LEFT JOIN LATERAL (SELECT h.reason, h.opened_at FROM cortex.hold h
                       WHERE h.binding_id = s.binding_id AND h.released_by IS NULL ORDER BY h.id LIMIT 1) h ON true
   LEFT JOIN cortex.source_version next ON next.source_id = v.source_id AND next.closed_by IS NULL AND next.id <> v.id
- WHERE (closing.id IS NOT NULL OR h.reason IS NOT NULL) AND cortex._readable(n.id);
+ WHERE (closing.id IS NOT NULL OR h.reason IS NOT NULL) AND n.id IN (SELECT id FROM cortex._readable);
 
-CREATE VIEW cortex.jobs AS
+CREATE VIEW cortex.jobs WITH (security_barrier) AS
 SELECT j.id AS job_id,
        n.name AS namespace,
        j.kind,
@@ -85,10 +88,10 @@ SELECT j.id AS job_id,
        j.last_error,
        clock_timestamp() - j.created_at AS age
   FROM cortex.job j JOIN cortex.namespace n ON n.id = j.namespace_id
- WHERE cortex._readable(n.id);
+ WHERE n.id IN (SELECT id FROM cortex._readable);
 
 -- A trace names the rows it used, so it is shown to its asker alone.
-CREATE VIEW cortex.traces AS
+CREATE VIEW cortex.traces WITH (security_barrier) AS
 SELECT t.id AS trace_id,
        n.name AS namespace,
        'b3:' || encode(t.root, 'hex') AS root,
@@ -96,7 +99,7 @@ SELECT t.id AS trace_id,
        t.asked_by,
        t.body::jsonb AS body
   FROM cortex.trace t JOIN cortex.namespace n ON n.id = t.namespace_id
- WHERE cortex._readable(n.id)
+ WHERE n.id IN (SELECT id FROM cortex._readable)
    AND EXISTS (SELECT FROM pg_roles r WHERE r.rolname = current_user
                 AND (r.rolsuper OR EXISTS (SELECT FROM pg_roles a WHERE a.rolname = t.asked_by AND pg_has_role(a.oid, 'usage'))));
 
@@ -147,7 +150,7 @@ BEGIN
 END
 $$;
 
-CREATE VIEW cortex.health AS
+CREATE VIEW cortex.health WITH (security_barrier) AS
 SELECT h.* FROM jsonb_to_record(@extschema@.cortex_health()) AS h (
     extension text, schema text, postgres text, pgvector text, pgvector_warning text, recovery boolean, spaces jsonb,
     namespaces bigint, unsealed bigint, oldest_unsealed_seconds float8, jobs jsonb, dead_jobs bigint,

@@ -118,9 +118,11 @@ fn push_sentence(atoms: &mut Vec<Atom>, text: &str, sentence: &Sentence, end: us
     let piece_ends = starts.iter().skip(1).copied().chain([piece.len()]);
     for (&from, to) in starts.iter().zip(piece_ends) {
         let part = &piece[from..to];
+        // A cluster can begin with a blank that carries a mark; beside other blanks it costs one more.
+        let next_is_blank = text[sentence.from + to..].starts_with(char::is_whitespace);
         atoms.push(Atom {
             start: sentence.from + from,
-            full_tokens: tokens::estimate(part),
+            full_tokens: tokens::estimate(part).saturating_add(u32::from(next_is_blank)),
             tokens: tokens::estimate(part.trim_end()),
             block_tokens: 0,
             is_heading,

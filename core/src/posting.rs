@@ -29,7 +29,11 @@ pub fn pack(base: i64, hits: impl IntoIterator<Item = Hit>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut last = base;
     for hit in hits {
-        let Some(distance) = hit.item.checked_sub(last).and_then(|distance| u64::try_from(distance).ok()) else {
+        let Some(distance) = hit
+            .item
+            .checked_sub(last)
+            .and_then(|distance| u64::try_from(distance).ok())
+        else {
             continue;
         };
         last = hit.item;
@@ -67,9 +71,15 @@ pub fn unpack(base: i64, bytes: &[u8], mut each: impl FnMut(Hit)) -> Result<(), 
         };
         let hit = (|| {
             let item = last.checked_add(i64::try_from(number()?).ok()?)?;
-            Some(Hit { item, tf: number()?.try_into().ok()?, length: number()?.try_into().ok()? })
+            Some(Hit {
+                item,
+                tf: number()?.try_into().ok()?,
+                length: number()?.try_into().ok()?,
+            })
         })();
-        let Some(hit) = hit else { return Err(UnpackError { at: start }) };
+        let Some(hit) = hit else {
+            return Err(UnpackError { at: start });
+        };
         last = hit.item;
         each(hit);
     }
@@ -89,7 +99,18 @@ mod tests {
 
     #[test]
     fn small_hits_take_three_bytes() {
-        let hits = [Hit { item: 7, tf: 1, length: 20 }, Hit { item: 9, tf: 127, length: 127 }];
+        let hits = [
+            Hit {
+                item: 7,
+                tf: 1,
+                length: 20,
+            },
+            Hit {
+                item: 9,
+                tf: 127,
+                length: 127,
+            },
+        ];
         let bytes = pack(7, hits);
         assert_eq!(bytes, [0, 1, 20, 2, 127, 127]);
         assert_eq!(unpacked(7, &bytes), Ok(hits.to_vec()));

@@ -28,7 +28,7 @@ pub struct Span {
 pub(crate) struct Sentence {
     /// The sentence without list or heading marks and surrounding blanks. Empty if its block has marks only.
     pub span: Span,
-    /// Start of the block's first line if this is its first sentence, else start of the sentence.
+    /// Start of the block's mark if this is its first sentence, else start of the sentence.
     pub from: usize,
     pub kind: BlockKind,
     pub opens_block: bool,
@@ -104,7 +104,10 @@ fn sentence_end(text: &str, start: usize) -> usize {
             continue;
         }
         let next_word = following.trim_start();
-        if continues(next_word)
+        // Dots between blanks stand for words left out.
+        let omits = marks > 1 && ch == '.' && text[..mark_at].ends_with(char::is_whitespace);
+        if omits
+            || continues(next_word)
             || (ch == '.' && marks == 1 && is_abbreviation(&text[start..mark_at], next_word))
         {
             continue;

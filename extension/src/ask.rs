@@ -1,5 +1,7 @@
 //! `cortex_ask`: a question, its evidence, and the trace that records both.
 
+use std::ffi::CStr;
+
 use cortex_core::excerpt::excerpt;
 use cortex_core::hash::Target;
 use cortex_core::trace::{
@@ -7,13 +9,14 @@ use cortex_core::trace::{
     Visible,
 };
 use cortex_core::{analyzer, chunker, lexical};
-use pgrx::JsonB;
+use pgrx::callconv::{Arg, ArgAbi};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
+use pgrx::{FromDatum, JsonB, direct_function_call, pg_sys};
 use serde_json::{Value, json};
 
 use crate::db;
-use crate::error::Fault;
+use crate::error::{Fault, given};
 use crate::retrieve::MAX_UNSEALED;
 use crate::rights::{Namespace, Owner};
 use crate::serve::{self, Item, Request, Served};
@@ -23,11 +26,11 @@ use crate::vector::VectorRef;
 /// question at the same state gives the same trace, and says `already`.
 #[pg_extern(volatile, requires = ["tables"])]
 fn cortex_ask(
-    question: &str,
+    question: Option<&str>,
     query_embedding: default!(Option<VectorRef>, "NULL"),
-    mode: default!(&str, "'find_relevant'"),
-    policy: default!(JsonB, "'{}'"),
-    namespace: default!(&str, "'default'"),
+    mode: default!(Option<&str>, "'find_relevant'"),
+    policy: default!(Option<JsonText>, "'{}'"),
+    namespace: default!(Option<&str>, "'default'"),
 ) -> Result<
     TableIterator<
         'static,
@@ -40,6 +43,9 @@ fn cortex_ask(
     >,
     ErrorReport,
 > {
+    let question = given(question, "question")?;
+    let mode = given(mode, "mode")?;
+    let namespace = given(namespace, "namespace")?;
     if mode != "find_relevant" {
         return Err(
             Fault::unsupported(format!("mode '{mode}' is not available yet"))
@@ -47,7 +53,7 @@ fn cortex_ask(
                 .into(),
         );
     }
-    let policy = read_policy(&policy.0)?;
+    let policy = given(policy, "policy")?.policy()?;
     let request = Request {
         query: question,
         embedding: query_embedding.as_ref(),
@@ -88,6 +94,43 @@ fn cortex_ask(
         JsonB(Value::Array(evidence)),
         already,
     )))
+}
+
+/// An argument of type jsonb as the server prints it. pgrx's own type fails with XX000 on numbers that jsonb holds
+/// and a float does not.
+struct JsonText(String);
+
+impl FromDatum for JsonText {
+    unsafe fn from_polymorphic_datum(
+        datum: pg_sys::Datum,
+        is_null: bool,
+        _: pg_sys::Oid,
+    ) -> Option<Self> {
+        if is_null {
+            return None;
+        }
+        // SAFETY: the caller promises a jsonb datum, which is what its output function takes.
+        let text: Option<&CStr> =
+            unsafe { direct_function_call(pg_sys::jsonb_out, &[Some(datum)]) };
+        text.map(|text| JsonText(text.to_string_lossy().into_owned()))
+    }
+}
+
+// SAFETY: unboxing goes through `FromDatum`.
+unsafe impl<'fcx> ArgAbi<'fcx> for JsonText {
+    unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
+        unsafe { arg.unbox_arg_using_from_datum() }.expect("the function takes an Option")
+    }
+}
+
+pgrx::impl_sql_translatable!(JsonText, arg_only = "jsonb");
+
+impl JsonText {
+    fn policy(&self) -> Result<Policy, Fault> {
+        let value = serde_json::from_str(&self.0)
+            .map_err(|error| Fault::argument(format!("policy cannot be read: {error}")))?;
+        read_policy(&value)
+    }
 }
 
 fn read_policy(given: &Value) -> Result<Policy, Fault> {
@@ -268,13 +311,18 @@ fn record(
         "INSERT INTO cortex.trace (namespace_id, root, body, asked_by) \
          VALUES ($1, $2, $3, (SELECT r.rolname FROM pg_catalog.pg_roles r WHERE r.oid = $4)) \
          ON CONFLICT ON CONSTRAINT trace_root_key DO NOTHING RETURNING id",
-        &[namespace.id.into(), root.clone().into(), body.into(), owner.caller().into()],
+        &[
+            namespace.id.into(),
+            root.clone().into(),
+            body.into(),
+            owner.caller().into(),
+        ],
         |row| row.must::<i64>(1),
     )?;
     match made {
         Some(id) => Ok((id, false)),
-        None => known()?
-            .map(|id| (id, true))
-            .ok_or_else(|| Fault::retry("the same trace is being recorded by another session".into())),
+        None => known()?.map(|id| (id, true)).ok_or_else(|| {
+            Fault::retry("the same trace is being recorded by another session".into())
+        }),
     }
 }

@@ -98,7 +98,11 @@ impl Column {
                 return Err(missing());
             }
             let base = pg_sys::getBaseType(pg_sys::get_atttype(relation, number));
-            Ok(Column { name: name.into(), number, base })
+            Ok(Column {
+                name: name.into(),
+                number,
+                base,
+            })
         }
     }
 

@@ -52,6 +52,11 @@ impl Made {
         let (Some(first), Some(last)) = (self.first, self.last) else {
             return Ok(());
         };
+        // Until the commit no other space can be put to use, or it would miss items that nobody sees yet.
+        db::execute(
+            "SELECT pg_catalog.pg_advisory_xact_lock_shared(1668248697, $1)",
+            &[namespace_id.into()],
+        )?;
         db::execute(
             "INSERT INTO cortex.job (namespace_id, kind, payload, total) \
              SELECT $1, 'embed', pg_catalog.jsonb_build_object('space', n.space_id, 'from', $2, 'to', $3), $4 \
@@ -345,7 +350,13 @@ fn insert(
             ],
         )?;
     }
-    insert_postings(namespace_id, change, version.id, (chunk_ids, &built.chunks), (claim_ids, &built.claims))
+    insert_postings(
+        namespace_id,
+        change,
+        version.id,
+        (chunk_ids, &built.chunks),
+        (claim_ids, &built.claims),
+    )
 }
 
 fn insert_postings(
@@ -356,16 +367,23 @@ fn insert_postings(
     claims: (&[i64], &[Item]),
 ) -> Result<(), Fault> {
     // Chunks are numbered before claims, so the first chunk is the base of both.
-    let Some(base) = chunks.0.first().copied() else { return Ok(()) };
+    let Some(base) = chunks.0.first().copied() else {
+        return Ok(());
+    };
     let mut hits: BTreeMap<&str, [Vec<Hit>; 2]> = BTreeMap::new();
     for (side, (ids, items)) in [chunks, claims].into_iter().enumerate() {
         for (id, item) in ids.iter().zip(items) {
             for (term, tf) in &item.terms {
-                hits.entry(term).or_default()[side].push(Hit { item: *id, tf: *tf, length: item.length });
+                hits.entry(term).or_default()[side].push(Hit {
+                    item: *id,
+                    tf: *tf,
+                    length: item.length,
+                });
             }
         }
     }
-    let packed = |hits: &Vec<Hit>| (!hits.is_empty()).then(|| posting::pack(base, hits.iter().copied()));
+    let packed =
+        |hits: &Vec<Hit>| (!hits.is_empty()).then(|| posting::pack(base, hits.iter().copied()));
     let terms: Vec<String> = hits.keys().map(|term| (*term).to_owned()).collect();
     let of_chunks: Vec<Option<Vec<u8>>> = hits.values().map(|[chunks, _]| packed(chunks)).collect();
     let of_claims: Vec<Option<Vec<u8>>> = hits.values().map(|[_, claims]| packed(claims)).collect();

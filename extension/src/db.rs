@@ -224,7 +224,9 @@ struct Planner {
 impl Planner {
     fn pin(access: Access) -> Result<Self, Fault> {
         // SAFETY: the server's own way to set parameters for a while.
-        let planner = Planner { nest: unsafe { pg_sys::NewGUCNestLevel() } };
+        let planner = Planner {
+            nest: unsafe { pg_sys::NewGUCNestLevel() },
+        };
         let off: &[&str] = match access {
             Access::Index => &["enable_seqscan", "enable_hashjoin", "enable_mergejoin"],
             Access::Scan => &["enable_nestloop"],

@@ -112,7 +112,11 @@ impl Wired {
             date: stored.date_column.clone(),
         })?;
         let types = choice.columns().map(|column| &column.type_name);
-        let retyped = self.column_types.iter().zip(types).any(|(then, now)| then != now);
+        let retyped = self
+            .column_types
+            .iter()
+            .zip(types)
+            .any(|(then, now)| then != now);
         Ok(Compared { retyped, choice })
     }
 
@@ -286,7 +290,8 @@ CREATE FUNCTION cortex._ddl_begins(detaching boolean) RETURNS void
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
 "#)]
 fn ddl_begins(detaching: bool) -> Outcome<()> {
-    const PARTITIONED: &str = "EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = b.relation AND c.relkind = 'p')";
+    const PARTITIONED: &str =
+        "EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = b.relation AND c.relkind = 'p')";
     Ok(unless_ours(|| {
         if detaching {
             for binding in Wired::where_(PARTITIONED, &[])? {
@@ -404,9 +409,7 @@ fn ddl_dropped(
         if others {
             for binding in Wired::where_("b.column_relation = b.relation::pg_catalog.oid", &[])? {
                 let members = known(&wiring::tree(binding.stored.relation)?, &binding.wired);
-                if let Some(flaw) =
-                    wiring::flaw(binding.stored.id, &members)?
-                {
+                if let Some(flaw) = wiring::flaw(binding.stored.id, &members)? {
                     binding.hold(&flaw)?;
                 } else if let Err(fault) = binding.compare() {
                     binding.hold(&fault.sentence())?;

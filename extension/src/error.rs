@@ -157,5 +157,15 @@ impl From<Fault> for ErrorReport {
     }
 }
 
+/// An argument that may not be NULL, of a function that is not STRICT because others may. 22004 if it is.
+pub fn given<T>(value: Option<T>, name: &str) -> Result<T, Fault> {
+    value.ok_or_else(|| {
+        Fault::new(
+            PgSqlErrorCode::ERRCODE_NULL_VALUE_NOT_ALLOWED,
+            format!("{name} is NULL"),
+        )
+    })
+}
+
 /// What every SQL function returns.
 pub type Outcome<T> = Result<T, ErrorReport>;

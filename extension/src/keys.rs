@@ -36,7 +36,12 @@ impl Keys {
             relation.md.tupdesc = descriptor;
             relation.md.enrtype = pg_sys::EphemeralNameRelationType::ENR_NAMED_TUPLESTORE;
             relation.reldata = store.cast();
-            Keys { store, relation, types, count: 0 }
+            Keys {
+                store,
+                relation,
+                types,
+                count: 0,
+            }
         }
     }
 
@@ -56,16 +61,29 @@ impl Keys {
     /// An SPI connection is open, and `self` outlives it.
     pub unsafe fn register(&self) -> Result<(), Fault> {
         // SAFETY: the server only reads through the pointer.
-        if unsafe { pg_sys::SPI_register_relation(std::ptr::from_ref(&*self.relation).cast_mut()) } < 0 {
+        if unsafe { pg_sys::SPI_register_relation(std::ptr::from_ref(&*self.relation).cast_mut()) }
+            < 0
+        {
             return Err(Fault::internal("SPI did not take the keys".into()));
         }
         Ok(())
     }
 
     fn push(&mut self, image: &Image, columns: &[Attribute]) {
-        let (values, nulls): (Vec<_>, Vec<_>) = columns.iter().map(|column| image.get(column.number)).unzip();
+        let (values, nulls): (Vec<_>, Vec<_>) = columns
+            .iter()
+            .map(|column| image.get(column.number))
+            .unzip();
         // SAFETY: values of the store's types, in its order.
-        unsafe { pg_sys::tuplestore_putvalues(self.store, self.relation.md.tupdesc, values.as_ptr(), nulls.as_ptr()) }
+        // The server reads the arrays; before PostgreSQL 17 its declaration does not say const.
+        unsafe {
+            pg_sys::tuplestore_putvalues(
+                self.store,
+                self.relation.md.tupdesc,
+                values.as_ptr().cast_mut(),
+                nulls.as_ptr().cast_mut(),
+            )
+        }
         self.count += 1;
         self.relation.md.enrtuples = self.count as f64;
     }
@@ -112,7 +130,9 @@ impl Keys {
 
     fn push_changed(&mut self, before: &Image, after: &Image, bound: &Bound) {
         let same = |columns: &[Attribute]| {
-            columns.iter().all(|column| column.same(before.get(column.number), after.get(column.number)))
+            columns
+                .iter()
+                .all(|column| column.same(before.get(column.number), after.get(column.number)))
         };
         let same_key = same(&bound.key);
         if same_key && same(&bound.values) {
@@ -159,11 +179,28 @@ impl Bound {
             let (mut length, mut by_value) = (0, false);
             // SAFETY: a catalog look-up.
             unsafe { pg_sys::get_typlenbyval(column.base, &mut length, &mut by_value) };
-            Ok(Attribute { number: i32::from(column.number), base: column.base, length, by_value })
+            Ok(Attribute {
+                number: i32::from(column.number),
+                base: column.base,
+                length,
+                by_value,
+            })
         };
-        let key = stored.key_columns.iter().map(|name| attribute(name)).collect::<Result<Vec<_>, Fault>>()?;
-        let values = stored.value_columns().map(attribute).collect::<Result<Vec<_>, Fault>>()?;
-        let last = key.iter().chain(&values).map(|column| column.number).max().unwrap_or(0);
+        let key = stored
+            .key_columns
+            .iter()
+            .map(|name| attribute(name))
+            .collect::<Result<Vec<_>, Fault>>()?;
+        let values = stored
+            .value_columns()
+            .map(attribute)
+            .collect::<Result<Vec<_>, Fault>>()?;
+        let last = key
+            .iter()
+            .chain(&values)
+            .map(|column| column.number)
+            .max()
+            .unwrap_or(0);
         Ok(Bound { key, values, last })
     }
 }
@@ -180,7 +217,10 @@ impl Attribute {
         }
         // SAFETY: a value passed by reference has the length that its type or its own header says.
         unsafe {
-            let (a, b) = (a.cast_mut_ptr::<u8>().cast_const(), b.cast_mut_ptr::<u8>().cast_const());
+            let (a, b) = (
+                a.cast_mut_ptr::<u8>().cast_const(),
+                b.cast_mut_ptr::<u8>().cast_const(),
+            );
             let length = |value: *const u8| match self.length {
                 -1 => pgrx::varsize_any(value.cast()),
                 -2 => CStr::from_ptr(value.cast()).count_bytes(),
@@ -188,14 +228,18 @@ impl Attribute {
             };
             let (a_length, b_length) = (length(a), length(b));
             a_length == b_length
-                && std::slice::from_raw_parts(a, a_length) == std::slice::from_raw_parts(b, b_length)
+                && std::slice::from_raw_parts(a, a_length)
+                    == std::slice::from_raw_parts(b, b_length)
         }
     }
 }
 
 /// A row as the trigger's call shows it.
 enum Image {
-    Heap { tuple: pg_sys::HeapTuple, descriptor: pg_sys::TupleDesc },
+    Heap {
+        tuple: pg_sys::HeapTuple,
+        descriptor: pg_sys::TupleDesc,
+    },
     /// A slot whose bound columns are taken apart.
     Slot(*mut pg_sys::TupleTableSlot),
 }
@@ -213,7 +257,10 @@ impl Image {
                 }
                 Image::Slot(slot) => {
                     let place = number as usize - 1;
-                    (*(*slot).tts_values.add(place), *(*slot).tts_isnull.add(place))
+                    (
+                        *(*slot).tts_values.add(place),
+                        *(*slot).tts_isnull.add(place),
+                    )
                 }
             }
         }
@@ -230,19 +277,31 @@ struct Reader {
 
 impl Reader {
     /// `None` if the event has no such table.
-    fn of(store: *mut pg_sys::Tuplestorestate, data: &pg_sys::TriggerData, bound: &Bound) -> Option<Self> {
+    fn of(
+        store: *mut pg_sys::Tuplestorestate,
+        data: &pg_sys::TriggerData,
+        bound: &Bound,
+    ) -> Option<Self> {
         if store.is_null() {
             return None;
         }
         // SAFETY: a read pointer of our own does not disturb those of other triggers; rows of the table have the
         // relation's descriptor.
         unsafe {
-            let pointer = pg_sys::tuplestore_alloc_read_pointer(store, pg_sys::EXEC_FLAG_REWIND as i32);
+            let pointer =
+                pg_sys::tuplestore_alloc_read_pointer(store, pg_sys::EXEC_FLAG_REWIND as i32);
             pg_sys::tuplestore_select_read_pointer(store, pointer);
             pg_sys::tuplestore_rescan(store);
-            let slot =
-                pg_sys::MakeSingleTupleTableSlot((*data.tg_relation).rd_att, &raw const pg_sys::TTSOpsMinimalTuple);
-            Some(Reader { store, pointer, slot, last: bound.last })
+            let slot = pg_sys::MakeSingleTupleTableSlot(
+                (*data.tg_relation).rd_att,
+                &raw const pg_sys::TTSOpsMinimalTuple,
+            );
+            Some(Reader {
+                store,
+                pointer,
+                slot,
+                last: bound.last,
+            })
         }
     }
 

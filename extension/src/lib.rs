@@ -62,14 +62,29 @@ pgrx::extension_sql_file!(
 pgrx::extension_sql_file!(
     "../../sql/40_space.sql",
     name = "space",
-    requires = ["tables", sources::make_key, sources::change_of, chunk::embedding_text, vector::vector_fits]
+    requires = [
+        "tables",
+        sources::make_key,
+        sources::change_of,
+        chunk::embedding_text,
+        vector::vector_fits
+    ]
 );
 pgrx::extension_sql_file!(
     "../../sql/50_work.sql",
     name = "work",
-    requires = ["tables", chunk::chunk_batch, load::load_batch, reconcile::reconcile_batch]
+    requires = [
+        "tables",
+        chunk::chunk_batch,
+        load::load_batch,
+        reconcile::reconcile_batch
+    ]
 );
-pgrx::extension_sql_file!("../../sql/60_views.sql", name = "views", requires = ["bind", "space", "work"]);
+pgrx::extension_sql_file!(
+    "../../sql/60_views.sql",
+    name = "views",
+    requires = ["bind", "space", "work"]
+);
 pgrx::extension_sql_file!("../../sql/90_rights.sql", name = "rights", finalize);
 
 /// Runs once in each backend, when the library is loaded.

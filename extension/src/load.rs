@@ -52,7 +52,9 @@ fn load_batch(
 /// 55P03 if a row is locked for longer than a worker waits: the batch has done nothing and can be tried again.
 pub fn batch(binding_id: i32, after: Option<&[String]>, limit: i32) -> Result<Batch, Fault> {
     if !(1..=MOST_ROWS).contains(&limit) {
-        return Err(Fault::argument(format!("a batch of {limit} rows is outside 1 to {MOST_ROWS}")));
+        return Err(Fault::argument(format!(
+            "a batch of {limit} rows is outside 1 to {MOST_ROWS}"
+        )));
     }
     let stored = Stored::by_id(binding_id)?
         .ok_or_else(|| Fault::unknown(format!("there is no binding {binding_id}")))?;

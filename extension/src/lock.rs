@@ -35,7 +35,11 @@ impl Patience {
 /// it have ended.
 pub fn table(qualified: &str, patience: Patience) -> Result<(), Fault> {
     within(patience, || {
-        db::execute(&format!("LOCK TABLE {qualified} IN SHARE ROW EXCLUSIVE MODE"), &[]).map(drop)
+        db::execute(
+            &format!("LOCK TABLE {qualified} IN SHARE ROW EXCLUSIVE MODE"),
+            &[],
+        )
+        .map(drop)
     })
 }
 

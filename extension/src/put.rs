@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::chunk::{self, MAX_TEXT, Made, Version, key32};
 use crate::db;
-use crate::error::{Fault, Outcome};
+use crate::error::{Fault, Outcome, given};
 use crate::rows::Document;
 use crate::sources;
 
@@ -19,13 +19,16 @@ const MAX_ARTIFACT: usize = 2_000;
 #[pg_extern(volatile, security_definer, requires = ["tables"])]
 #[search_path(pg_catalog, pg_temp)]
 fn cortex_source_put(
-    artifact_id: &str,
-    body: &str,
+    artifact_id: Option<&str>,
+    body: Option<&str>,
     title: default!(Option<&str>, "NULL"),
     origin: default!(Option<&str>, "NULL"),
     dated: default!(Option<&str>, "NULL"),
-    namespace: default!(&str, "'default'"),
+    namespace: default!(Option<&str>, "'default'"),
 ) -> Outcome<JsonB> {
+    let artifact_id = given(artifact_id, "artifact_id")?;
+    let body = given(body, "body")?;
+    let namespace = given(namespace, "namespace")?;
     check_artifact(artifact_id)?;
     if body.len() > MAX_TEXT {
         return Err(Fault::limit(format!(
@@ -62,10 +65,12 @@ fn cortex_source_put(
 #[pg_extern(volatile, security_definer, requires = ["tables"])]
 #[search_path(pg_catalog, pg_temp)]
 fn cortex_source_changed(
-    artifact_id: &str,
+    artifact_id: Option<&str>,
     body: default!(Option<&str>, "NULL"),
-    namespace: default!(&str, "'default'"),
+    namespace: default!(Option<&str>, "'default'"),
 ) -> Outcome<JsonB> {
+    let artifact_id = given(artifact_id, "artifact_id")?;
+    let namespace = given(namespace, "namespace")?;
     let namespace_id = namespace_id("SELECT cortex._namespace_must($1)", namespace)?;
     if let Some(body) = body
         && current_text(namespace_id, artifact_id)?.as_deref() == Some(body)

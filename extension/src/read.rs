@@ -10,7 +10,7 @@ use pgrx::prelude::*;
 use serde_json::{Value, json};
 
 use crate::db;
-use crate::error::{Fault, Outcome};
+use crate::error::{Fault, Outcome, given};
 use crate::rights::{self, Owner};
 use crate::serve::{self, Item, Request, Served};
 use crate::vector::VectorRef;
@@ -25,11 +25,11 @@ const MAX_BUDGET: i32 = 1_000_000;
 #[pg_extern(stable, parallel_restricted, requires = ["tables"])]
 #[expect(clippy::type_complexity, reason = "the columns of the result")]
 fn cortex_search(
-    query: &str,
+    query: Option<&str>,
     query_embedding: default!(Option<VectorRef>, "NULL"),
-    k: default!(i32, 10),
-    namespace: default!(&str, "'default'"),
-    mode: default!(&str, "'auto'"),
+    k: default!(Option<i32>, 10),
+    namespace: default!(Option<&str>, "'default'"),
+    mode: default!(Option<&str>, "'auto'"),
 ) -> Result<
     TableIterator<
         'static,
@@ -50,6 +50,10 @@ fn cortex_search(
     >,
     ErrorReport,
 > {
+    let query = given(query, "query")?;
+    let k = given(k, "k")?;
+    let namespace = given(namespace, "namespace")?;
+    let mode = given(mode, "mode")?;
     if !(1..=MAX_K).contains(&k) {
         return Err(Fault::argument(format!("k = {k} is outside 1 to {MAX_K}")).into());
     }
@@ -88,11 +92,11 @@ fn cortex_search(
 #[pg_extern(stable, parallel_restricted, requires = ["tables"])]
 #[expect(clippy::type_complexity, reason = "the columns of the result")]
 fn cortex_read(
-    query: &str,
+    query: Option<&str>,
     query_embedding: default!(Option<VectorRef>, "NULL"),
-    budget_tokens: default!(i32, 1000),
-    namespace: default!(&str, "'default'"),
-    mode: default!(&str, "'auto'"),
+    budget_tokens: default!(Option<i32>, 1000),
+    namespace: default!(Option<&str>, "'default'"),
+    mode: default!(Option<&str>, "'auto'"),
 ) -> Result<
     TableIterator<
         'static,
@@ -109,6 +113,10 @@ fn cortex_read(
     >,
     ErrorReport,
 > {
+    let query = given(query, "query")?;
+    let budget_tokens = given(budget_tokens, "budget_tokens")?;
+    let namespace = given(namespace, "namespace")?;
+    let mode = given(mode, "mode")?;
     if !(1..=MAX_BUDGET).contains(&budget_tokens) {
         return Err(Fault::argument(format!(
             "budget_tokens = {budget_tokens} is outside 1 to {MAX_BUDGET}"
@@ -127,8 +135,12 @@ fn cortex_read(
     // Packing stops at the first claim that does not fit, and the walk with it. The sum is a cheap lower bound
     // that keeps the packing from being tried after every claim.
     let served = serve::serve(&request, |shown| {
-        let least: u64 = shown.iter().map(|item| u64::from(tokens::estimate(&item.body))).sum();
-        least > u64::from(budget) && packed(shown, budget).is_ok_and(|packed| packed.next_needs.is_some())
+        let least: u64 = shown
+            .iter()
+            .map(|item| u64::from(tokens::estimate(&item.body)))
+            .sum();
+        least > u64::from(budget)
+            && packed(shown, budget).is_ok_and(|packed| packed.next_needs.is_some())
     })?;
     let packed = packed(&served.items, budget)?;
     let claims: Vec<Value> = packed

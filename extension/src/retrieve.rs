@@ -147,7 +147,9 @@ pub fn search(question: &Question) -> Result<Found, Fault> {
         },
     };
     let depth = question.depth as usize;
-    let cut = lexical.len() > depth || arm.matched > depth as u64;
+    // An index that nominated all it was asked for has more.
+    let nominated_all = arm.nominator == Nominator::Approximate && arm.nominees.len() >= depth;
+    let cut = lexical.len() > depth || arm.matched > depth as u64 || nominated_all;
     let matched = (lexical.len() as u64).max(arm.matched);
     let lexical = &lexical[..lexical.len().min(depth)];
     let ranked = join(
@@ -317,7 +319,11 @@ impl<'a> Scope<'a> {
         db::read(&sql, &args, |row| {
             let list = lists.entry(row.must::<String>(1)?).or_default();
             posting::unpack(row.must(2)?, row.must::<&[u8]>(3)?, |hit| {
-                list.push(lexical::Posting { item: hit.item, tf: hit.tf, len: hit.length });
+                list.push(lexical::Posting {
+                    item: hit.item,
+                    tf: hit.tf,
+                    len: hit.length,
+                });
             })
             .map_err(|error| Fault::internal(format!("the lexical index is damaged: {error}")))
         })?;
@@ -378,11 +384,12 @@ impl<'a> Scope<'a> {
     fn exact(&self, query: &QueryVector) -> Result<VectorArm, Fault> {
         let (join, visible) = self.visible("e");
         let sql = format!(
-            "SELECT scored.item_id, scored.score, count(*) OVER () FROM ( \
+            "WITH scored AS MATERIALIZED ( \
                  SELECT e.item_id, cortex._vector_score(e.embedding, $5) AS score \
                    FROM cortex.emb_{} e {join} \
-                  WHERE e.namespace_id = $1 AND e.target = '{}' AND {visible}) scored \
-              ORDER BY scored.score DESC, scored.item_id LIMIT $6",
+                  WHERE e.namespace_id = $1 AND e.target = '{}' AND {visible}) \
+             SELECT s.item_id, s.score, (SELECT count(*) FROM scored WHERE score IS NOT NULL) FROM scored s \
+              WHERE s.score IS NOT NULL ORDER BY s.score DESC, s.item_id LIMIT $6",
             query.space,
             self.letter()
         );
@@ -405,9 +412,10 @@ impl<'a> Scope<'a> {
     fn rescore(&self, query: &QueryVector, nominees: &[i64]) -> Result<Vec<(i64, i64)>, Fault> {
         let (join, visible) = self.visible("e");
         let sql = format!(
-            "SELECT e.item_id, cortex._vector_score(e.embedding, $5) AS score FROM cortex.emb_{} e {join} \
-              WHERE e.item_id = ANY ($6) AND e.namespace_id = $1 AND e.target = '{}' AND {visible} \
-              ORDER BY score DESC, e.item_id",
+            "SELECT scored.item_id, scored.score FROM ( \
+                 SELECT e.item_id, cortex._vector_score(e.embedding, $5) AS score FROM cortex.emb_{} e {join} \
+                  WHERE e.item_id = ANY ($6) AND e.namespace_id = $1 AND e.target = '{}' AND {visible}) scored \
+              WHERE scored.score IS NOT NULL ORDER BY scored.score DESC, scored.item_id",
             query.space,
             self.letter()
         );

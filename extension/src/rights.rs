@@ -29,10 +29,18 @@ impl Owner {
         // SAFETY: plain calls of the server's own interface, as its C code uses it for the same purpose.
         let nest = unsafe {
             pg_sys::GetUserIdAndSecContext(&mut user, &mut security);
-            pg_sys::SetUserIdAndSecContext(owner, security | pg_sys::SECURITY_LOCAL_USERID_CHANGE as i32);
+            pg_sys::SetUserIdAndSecContext(
+                owner,
+                security | pg_sys::SECURITY_LOCAL_USERID_CHANGE as i32,
+            );
             pg_sys::NewGUCNestLevel()
         };
-        let guard = Owner { user, security, nest, search_path };
+        let guard = Owner {
+            user,
+            security,
+            nest,
+            search_path,
+        };
         set_local("search_path", "pg_catalog, pg_temp")?;
         Ok(guard)
     }
@@ -51,7 +59,12 @@ impl Owner {
         let back = unsafe {
             pg_sys::GetUserIdAndSecContext(&mut user, &mut security);
             pg_sys::SetUserIdAndSecContext(self.user, security);
-            Owner { user, security, nest: pg_sys::NewGUCNestLevel(), search_path: String::new() }
+            Owner {
+                user,
+                security,
+                nest: pg_sys::NewGUCNestLevel(),
+                search_path: String::new(),
+            }
         };
         set_local("search_path", &self.search_path)?;
         let result = look();
@@ -91,7 +104,9 @@ impl Rendering {
     /// Pins the settings of [`RENDERING`] until dropped.
     pub fn pin() -> Result<Self, Fault> {
         // SAFETY: as in `Owner::enter`.
-        let guard = Rendering { nest: unsafe { pg_sys::NewGUCNestLevel() } };
+        let guard = Rendering {
+            nest: unsafe { pg_sys::NewGUCNestLevel() },
+        };
         for (name, value) in RENDERING {
             set_local(name, value)?;
         }
@@ -134,7 +149,11 @@ fn setting(name: &CStr) -> String {
     // SAFETY: the name is a live C string; the value is copied at once.
     unsafe {
         let value = pg_sys::GetConfigOption(name.as_ptr(), true, false);
-        if value.is_null() { String::new() } else { CStr::from_ptr(value).to_string_lossy().into_owned() }
+        if value.is_null() {
+            String::new()
+        } else {
+            CStr::from_ptr(value).to_string_lossy().into_owned()
+        }
     }
 }
 
@@ -142,9 +161,13 @@ fn schema_owner() -> Result<pg_sys::Oid, Fault> {
     // SAFETY: a system cache look-up; the tuple is released before its value is used.
     unsafe {
         let schema = pg_sys::get_namespace_oid(c"cortex".as_ptr(), true);
-        let tuple = pg_sys::SearchSysCache1(pg_sys::SysCacheIdentifier::NAMESPACEOID as i32, pg_sys::Datum::from(schema));
+        let tuple = pg_sys::SearchSysCache1(
+            pg_sys::SysCacheIdentifier::NAMESPACEOID as i32,
+            pg_sys::Datum::from(schema),
+        );
         if tuple.is_null() {
-            return Err(Fault::state("schema cortex does not exist".into()).hint("Run CREATE EXTENSION cortex CASCADE."));
+            return Err(Fault::state("schema cortex does not exist".into())
+                .hint("Run CREATE EXTENSION cortex CASCADE."));
         }
         let mut null = false;
         let owner = pg_sys::SysCacheGetAttr(
@@ -186,7 +209,14 @@ pub fn readable(name: &str, user: pg_sys::Oid) -> Result<Namespace, Fault> {
                         WHERE g.namespace_id = n.id AND pg_catalog.pg_has_role($2, g.role, 'usage')) \
            FROM cortex.namespace n WHERE n.name = $1",
         &[name.into(), user.into()],
-        |row| Ok((row.must::<i32>(1)?, row.must::<Vec<u8>>(2)?, row.get::<i32>(3), row.must::<bool>(4)?)),
+        |row| {
+            Ok((
+                row.must::<i32>(1)?,
+                row.must::<Vec<u8>>(2)?,
+                row.get::<i32>(3),
+                row.must::<bool>(4)?,
+            ))
+        },
     )?;
     // SAFETY: a catalog look-up.
     let all = unsafe { pg_sys::superuser_arg(user) };

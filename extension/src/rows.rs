@@ -96,7 +96,7 @@ impl Rows {
         Ok(rows)
     }
 
-    /// Whether `user` may SELECT every column that a row is read by.
+    /// Whether `user` may SELECT every column that a row is read by, and name the table at all.
     pub fn selectable_by(&self, user: pg_sys::Oid) -> Result<bool, Fault> {
         let columns: Vec<String> = self
             .binding
@@ -106,9 +106,11 @@ impl Rows {
             .map(|column| column.name.clone())
             .collect();
         let allowed = db::read_one(
-            "SELECT pg_catalog.has_table_privilege($1, $2, 'SELECT') OR NOT EXISTS ( \
-                 SELECT FROM pg_catalog.unnest($3::text[]) c \
-                  WHERE NOT pg_catalog.has_column_privilege($1, $2, c, 'SELECT'))",
+            "SELECT pg_catalog.has_schema_privilege($1, t.relnamespace, 'USAGE') AND ( \
+                    pg_catalog.has_table_privilege($1, t.oid, 'SELECT') OR NOT EXISTS ( \
+                    SELECT FROM pg_catalog.unnest($3::text[]) c \
+                     WHERE NOT pg_catalog.has_column_privilege($1, t.oid, c, 'SELECT'))) \
+               FROM pg_catalog.pg_class t WHERE t.oid = $2",
             &[
                 user.into(),
                 self.binding.stored.relation.into(),

@@ -214,7 +214,9 @@ impl<'a> Gate<'a> {
         let mut shown = Vec::new();
         let mut considered = 0;
         let mut batch = 16;
-        for part in found.ranked.chunks(512) {
+        // Two arms together can rank more than a receipt may list.
+        let ranked = &found.ranked[..found.ranked.len().min(retrieve::MAX_DEPTH as usize)];
+        for part in ranked.chunks(512) {
             let items = details(part, target)?;
             let mut at = 0;
             while at < items.len() {

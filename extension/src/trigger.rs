@@ -97,7 +97,10 @@ fn touch(data: &pg_sys::TriggerData, binding_id: i32) -> Result<(), Fault> {
         run(&*kept_plan(stored, &keys)?, Some(&keys))
     } else {
         let sql = by_keys(&Binding::resolve(stored)?);
-        run(&Kept::prepare(&sql, &[], Access::Scan, Some(&keys))?, Some(&keys))
+        run(
+            &Kept::prepare(&sql, &[], Access::Scan, Some(&keys))?,
+            Some(&keys),
+        )
     }
 }
 
@@ -136,16 +139,28 @@ fn kept_plan(stored: Stored, keys: &Keys) -> Result<Rc<Kept>, Fault> {
     let found = PLANS.with_borrow(|plans| {
         plans
             .get(&stored.id)
-            .filter(|plan| plan.stored == stored && plan.table == table && plan.types == keys.types())
+            .filter(|plan| {
+                plan.stored == stored && plan.table == table && plan.types == keys.types()
+            })
             .map(|plan| plan.kept.clone())
     });
     if let Some(kept) = found {
         return Ok(kept);
     }
     let binding = Binding::resolve(stored)?;
-    let kept = Rc::new(Kept::prepare(&by_keys(&binding), &[], Access::Index, Some(keys))?);
+    let kept = Rc::new(Kept::prepare(
+        &by_keys(&binding),
+        &[],
+        Access::Index,
+        Some(keys),
+    )?);
     let stored = binding.stored;
-    let plan = Plan { table, types: keys.types().to_vec(), kept: kept.clone(), stored };
+    let plan = Plan {
+        table,
+        types: keys.types().to_vec(),
+        kept: kept.clone(),
+        stored,
+    };
     PLANS.with_borrow_mut(|plans| {
         if plans.len() >= KEPT_PLANS {
             plans.clear();
@@ -160,9 +175,13 @@ fn source_count() -> Result<i64, Fault> {
     // SAFETY: look-ups by name; the relation is closed before anything can fail, its lock kept to the end of the
     // transaction as for any table that was read.
     let pages = unsafe {
-        let table = pg_sys::get_relname_relid(c"source".as_ptr(), pg_sys::get_namespace_oid(c"cortex".as_ptr(), false));
+        let table = pg_sys::get_relname_relid(
+            c"source".as_ptr(),
+            pg_sys::get_namespace_oid(c"cortex".as_ptr(), false),
+        );
         let relation = pg_sys::relation_open(table, pg_sys::AccessShareLock as i32);
-        let pages = pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
+        let pages =
+            pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
         pg_sys::relation_close(relation, pg_sys::NoLock as i32);
         pages
     };

@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 
 use crate::chunk::key32;
 use crate::db;
-use crate::error::{Fault, Outcome};
+use crate::error::{Fault, Outcome, given};
 use crate::retrieve::{self, QueryVector, Question, Ranked, When};
 use crate::rights::{self, Namespace, Owner};
+use crate::subxact;
 
 /// Longest trace that is looked at, in bytes; core refuses the same.
 const MAX_TRACE: usize = 8 << 20;
@@ -21,8 +22,13 @@ const MAX_TRACE: usize = 8 << 20;
 /// Verifies a stored trace: its roots, its evidence against the stored text, and its retrieval replayed at the
 /// recorded state. *Verified* means recorded, bound and replayable; it never means true. Every step says what
 /// was expected and what was found; bad data gives a report, not an error.
-#[pg_extern(stable, parallel_restricted, requires = ["tables"])]
-fn cortex_verify(trace_id: i64, question: default!(Option<&str>, "NULL")) -> Outcome<JsonB> {
+// Parallel unsafe: a subtransaction cannot begin in parallel mode.
+#[pg_extern(stable, requires = ["tables"])]
+fn cortex_verify(
+    trace_id: Option<i64>,
+    question: default!(Option<&str>, "NULL"),
+) -> Outcome<JsonB> {
+    let trace_id = given(trace_id, "trace_id")?;
     let owner = Owner::enter()?;
     let (namespace, body) = stored(&owner, trace_id)?;
     Ok(report(&body, question, Some(namespace))?)
@@ -30,8 +36,12 @@ fn cortex_verify(trace_id: i64, question: default!(Option<&str>, "NULL")) -> Out
 
 /// Verifies the text of a trace, as stored or as handed on. Beyond its roots it is checked against this
 /// database where the caller may read the namespace that it names.
-#[pg_extern(stable, parallel_restricted, name = "cortex_verify", requires = ["tables"])]
-fn cortex_verify_text(trace: &str, question: default!(Option<&str>, "NULL")) -> Outcome<JsonB> {
+#[pg_extern(stable, name = "cortex_verify", requires = ["tables"])]
+fn cortex_verify_text(
+    trace: Option<&str>,
+    question: default!(Option<&str>, "NULL"),
+) -> Outcome<JsonB> {
+    let trace = given(trace, "trace")?;
     let owner = Owner::enter()?;
     let named = if trace.len() <= MAX_TRACE {
         Trace::from_text(trace).ok().map(|trace| trace.namespace)
@@ -77,24 +87,67 @@ fn report(
         question,
         question_salt: None,
     };
-    let mut store = namespace.map(|namespace| Store { namespace });
+    let mut store = namespace.map(Store::new);
     let report = verify(
         body,
         &options,
         store.as_mut().map(|store| store as &mut dyn Evidence),
     );
+    if let Some(interruption) = store.and_then(|store| store.interruption) {
+        return Err(interruption);
+    }
     let value = serde_json::to_value(&report)
         .map_err(|error| Fault::internal(format!("report: {error}")))?;
     Ok(JsonB(value))
 }
 
-/// This database as the verifier's store.
+/// This database as the verifier's store. What fails while it is asked becomes a failed step of the report, be it
+/// an error of the server over a value that nobody should have been able to store.
 struct Store {
     namespace: Namespace,
+    /// A cancel or the like, which is no answer about the trace.
+    interruption: Option<Fault>,
 }
 
 impl Evidence for Store {
     fn text(&mut self, commitment: &Hash) -> Result<Lookup<SaltedText>, String> {
+        self.guarded(|store| store.committed(commitment))
+    }
+
+    fn item(&mut self, target: Target, id: i64) -> Result<Lookup<StoredItem>, String> {
+        self.guarded(|store| {
+            let found = stored_items(&store.namespace, target, &[id])?;
+            Ok(found
+                .into_iter()
+                .next()
+                .map_or(Lookup::Missing, |(_, kept)| Lookup::Found(kept.item)))
+        })
+    }
+
+    fn replay(&mut self, receipt: &Receipt, query: &str) -> Result<Replay, String> {
+        self.guarded(|store| store.rerun(receipt, query).map(Replay::Done))
+    }
+}
+
+impl Store {
+    fn new(namespace: Namespace) -> Self {
+        Store {
+            namespace,
+            interruption: None,
+        }
+    }
+
+    fn guarded<T>(&mut self, work: impl FnOnce(&Self) -> Result<T, Fault>) -> Result<T, String> {
+        subxact::guarded(|| work(self)).map_err(|fault| {
+            let told = fault.message().to_owned();
+            if fault.concerns_the_caller() {
+                self.interruption = Some(fault);
+            }
+            told
+        })
+    }
+
+    fn committed(&self, commitment: &Hash) -> Result<Lookup<SaltedText>, Fault> {
         let found = db::read_one(
             "SELECT salt, body FROM cortex.trace_text WHERE namespace_id = $1 AND commitment = $2",
             &[self.namespace.id.into(), commitment.0.to_vec().into()],
@@ -104,26 +157,10 @@ impl Evidence for Store {
                     text: row.must(2)?,
                 })
             },
-        );
-        found
-            .map(|text| text.map_or(Lookup::Missing, Lookup::Found))
-            .map_err(told)
+        )?;
+        Ok(found.map_or(Lookup::Missing, Lookup::Found))
     }
 
-    fn item(&mut self, target: Target, id: i64) -> Result<Lookup<StoredItem>, String> {
-        let found = stored_items(&self.namespace, target, &[id]).map_err(told)?;
-        Ok(found
-            .into_iter()
-            .next()
-            .map_or(Lookup::Missing, |(_, item)| Lookup::Found(item)))
-    }
-
-    fn replay(&mut self, receipt: &Receipt, query: &str) -> Result<Replay, String> {
-        self.rerun(receipt, query).map(Replay::Done).map_err(told)
-    }
-}
-
-impl Store {
     fn rerun(&self, receipt: &Receipt, query: &str) -> Result<Replayed, Fault> {
         let vector = query_vector(receipt)?;
         let question = Question {
@@ -144,7 +181,7 @@ impl Store {
         let stored = stored_items(&self.namespace, receipt.target, &ids)?;
         let candidates: Result<Vec<Candidate>, Fault> = top
             .iter()
-            .map(|ranked| recomputed(receipt.target, ranked, stored.get(&ranked.item)))
+            .map(|ranked| recomputed(receipt, ranked, stored.get(&ranked.item)))
             .collect();
         Ok(Replayed {
             candidates: candidates?,
@@ -154,20 +191,22 @@ impl Store {
     }
 }
 
-/// A replayed candidate with its leaf recomputed from the stored text.
+/// A replayed candidate. Its leaf is recomputed from the stored text, and the one kept beside the text must be
+/// the same: where one of them is not what was recorded, that one is found.
 fn recomputed(
-    target: Target,
+    receipt: &Receipt,
     ranked: &Ranked,
-    stored: Option<&StoredItem>,
+    stored: Option<&Kept>,
 ) -> Result<Candidate, Fault> {
-    let Some(stored) = stored else {
+    let Some(Kept { item: stored, leaf }) = stored else {
         return Err(Fault::internal(format!(
             "item {} is in the index and not stored",
             ranked.item
         )));
     };
+    let kept = Hash(key32(leaf.clone())?);
     let leaf = Leaf {
-        kind: target,
+        kind: receipt.target,
         item: ranked.item,
         artifact: &stored.artifact,
         version: stored.version,
@@ -175,9 +214,19 @@ fn recomputed(
         start: stored.start,
         end: stored.end,
     };
-    let leaf = leaf
+    let computed = leaf
         .hash(&stored.source_key, &stored.text)
         .map_err(|error| Fault::internal(error.to_string()))?;
+    let recorded = receipt
+        .candidates
+        .iter()
+        .find(|candidate| candidate.item == ranked.item)
+        .map(|candidate| candidate.leaf);
+    let leaf = if recorded == Some(computed) {
+        kept
+    } else {
+        computed
+    };
     Ok(Candidate {
         item: ranked.item,
         artifact: stored.artifact.clone(),
@@ -191,20 +240,26 @@ fn recomputed(
     })
 }
 
+/// An item as it is stored, with the leaf that was kept beside it.
+struct Kept {
+    item: StoredItem,
+    leaf: Vec<u8>,
+}
+
 /// Items of a namespace by id, whether their versions are current or not.
 fn stored_items(
     namespace: &Namespace,
     target: Target,
     ids: &[i64],
-) -> Result<std::collections::HashMap<i64, StoredItem>, Fault> {
+) -> Result<std::collections::HashMap<i64, Kept>, Fault> {
     let sql = match target {
         Target::Chunk => {
-            "SELECT i.id, i.body, s.hash_key, s.artifact_id, v.id, v.content_hash, i.start_byte, i.end_byte \
+            "SELECT i.id, i.body, s.hash_key, s.artifact_id, v.id, v.content_hash, i.start_byte, i.end_byte, i.leaf \
                FROM cortex.chunk i JOIN cortex.source_version v ON v.id = i.version_id \
                JOIN cortex.source s ON s.id = v.source_id WHERE i.namespace_id = $1 AND i.id = ANY ($2)"
         }
         Target::Claim => {
-            "SELECT i.id, i.body, s.hash_key, s.artifact_id, v.id, v.content_hash, i.start_bytes[1], i.end_bytes[1] \
+            "SELECT i.id, i.body, s.hash_key, s.artifact_id, v.id, v.content_hash, i.start_bytes[1], i.end_bytes[1], i.leaf \
                FROM cortex.claim i JOIN cortex.source_version v ON v.id = i.version_ids[1] \
                JOIN cortex.source s ON s.id = v.source_id WHERE i.namespace_id = $1 AND i.id = ANY ($2)"
         }
@@ -219,7 +274,13 @@ fn stored_items(
             start: row.must::<i32>(7)?.max(0) as u64,
             end: row.must::<i32>(8)?.max(0) as u64,
         };
-        Ok((row.must::<i64>(1)?, item))
+        Ok((
+            row.must::<i64>(1)?,
+            Kept {
+                item,
+                leaf: row.must(9)?,
+            },
+        ))
     })?;
     Ok(rows.into_iter().collect())
 }
@@ -252,10 +313,6 @@ fn query_vector(receipt: &Receipt) -> Result<Option<QueryVector>, Fault> {
     }
 }
 
-fn told(fault: Fault) -> String {
-    fault.message().to_owned()
-}
-
 /// How today differs from a trace's state: what became of each piece of evidence, and how the same retrieval
 /// would come out now. Drift is no failure: the trace stays what it was.
 #[pg_extern(stable, parallel_restricted, requires = ["tables"])]
@@ -278,10 +335,10 @@ fn cortex_drift(trace_id: i64) -> Outcome<JsonB> {
         })
         .collect::<Result<_, Fault>>()?;
     let present = retrieve::present(namespace.id)?;
-    let mut store = Store { namespace };
+    let store = Store::new(namespace);
     let mut rounds = Vec::new();
     for round in &trace.rounds {
-        rounds.push(compare(&mut store, &round.receipt, &round.query)?);
+        rounds.push(compare(&store, &round.receipt, &round.query)?);
     }
     let changed = evidence
         .iter()
@@ -320,9 +377,8 @@ fn fate(version: i64) -> Result<(String, Option<i64>, Option<String>), Fault> {
 }
 
 /// The round's retrieval run at the present state, against what it gave then.
-fn compare(store: &mut Store, receipt: &Receipt, query: &Hash) -> Result<Value, Fault> {
-    let text = store.text(query).map_err(Fault::state)?;
-    let Lookup::Found(query) = text else {
+fn compare(store: &Store, receipt: &Receipt, query: &Hash) -> Result<Value, Fault> {
+    let Lookup::Found(query) = store.committed(query)? else {
         return Ok(json!({"retrieval": "not compared: the query was erased"}));
     };
     let vector = query_vector(receipt)?;

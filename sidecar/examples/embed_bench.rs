@@ -1,7 +1,8 @@
 //! Throughput of the in-process embedder, for `bench/embed/run.sh`.
 //!
-//! Usage: `embed_bench MODEL_DIR SENTENCES_FILE THREADS`. Loads once, embeds a warm-up, writes `ready`, then embeds all lines of the
-//! file each time a line comes in on standard input, and writes the seconds it took.
+//! Usage: `embed_bench MODEL_DIR SENTENCES_FILE THREADS`. Loads once, embeds all lines of the file to warm up and writes `ready`. Then
+//! each line on standard input is one piece of work, and the answer is the seconds it took: `bulk` embeds all sentences in one call,
+//! a number embeds that many of them one by one.
 
 use std::error::Error;
 use std::io::{self, BufRead, Write};
@@ -26,12 +27,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     writeln!(out, "ready")?;
     out.flush()?;
     for request in io::stdin().lock().lines() {
-        request?;
+        let request = request?;
         let start = Instant::now();
-        let result = embedder.embed(&sentences)?;
-        let seconds = start.elapsed().as_secs_f64();
-        assert_eq!(result.vectors.len(), sentences.len());
-        writeln!(out, "{seconds}")?;
+        if request == "bulk" {
+            embedder.embed(&sentences)?;
+        } else {
+            let count: usize = request.parse()?;
+            for sentence in sentences.iter().take(count) {
+                embedder.embed(std::slice::from_ref(sentence))?;
+            }
+        }
+        writeln!(out, "{}", start.elapsed().as_secs_f64())?;
         out.flush()?;
     }
     Ok(())

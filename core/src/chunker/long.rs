@@ -8,14 +8,15 @@ use crate::tokens::Counter;
 const MAX_CLUSTER_BYTES: usize = 256;
 
 /// Where the pieces of `text` start, from 0, so that each has at most `max_tokens` (not counting white space
-/// at its end) unless it is a single cluster.
+/// around it) and something visible, unless it is a single cluster.
 ///
-/// A cut comes after the last clause mark with white space in the second half of the piece, else after the
-/// last white space there, else between clusters. Takes time linear in the text.
+/// A cut comes where white space ends in the second half of the piece: the last that follows a strong mark
+/// (semicolon, colon, dash, middle dot), else a weak one (comma, closing bracket), else any; else between
+/// clusters. Takes time linear in the text.
 pub(crate) fn cut_points(text: &str, max_tokens: u32) -> Vec<usize> {
     let mut starts = vec![0];
     // A token is at least one byte, so most texts are known to fit without a look at their clusters.
-    if text.len() <= max_tokens as usize || crate::tokens::estimate(text.trim_end()) <= max_tokens {
+    if text.len() <= max_tokens as usize || crate::tokens::estimate(text.trim()) <= max_tokens {
         return starts;
     }
     while let Some(&start) = starts.last()
@@ -29,64 +30,50 @@ pub(crate) fn cut_points(text: &str, max_tokens: u32) -> Vec<usize> {
 /// Length of the first piece of `text`, or `None` if all of it fits.
 fn first_cut(text: &str, max_tokens: u32) -> Option<usize> {
     let mut counter = Counter::new();
-    let mut last_blank = 0;
-    let mut last_clause = 0;
-    let mut after_clause_mark = false;
+    // Ends of the last white space after no mark, a weak and a strong one.
+    let mut cuts = [0; 3];
+    let mut strength = 0;
+    let mut begun = false;
     for (at, cluster) in clusters(text) {
-        counter.push_str(cluster);
         if cluster.chars().all(char::is_whitespace) {
-            last_blank = at + cluster.len();
-            if after_clause_mark {
-                last_clause = last_blank;
+            if begun {
+                counter.push_str(cluster);
+                cuts[..=strength].fill(at + cluster.len());
             }
             continue;
         }
-        if at > 0 && counter.total() > max_tokens {
+        counter.push_str(cluster);
+        if begun && counter.total() > max_tokens {
             // Cutting in the second half only, no text is read more than twice.
             let half = at / 2;
-            return Some(
-                [last_clause, last_blank]
-                    .into_iter()
-                    .find(|&cut| cut > half)
-                    .unwrap_or(at),
-            );
+            return Some(cuts.into_iter().rev().find(|&cut| cut > half).unwrap_or(at));
         }
-        after_clause_mark = cluster.chars().next_back().is_some_and(is_clause_mark);
+        begun = true;
+        strength = cluster.chars().next_back().map_or(0, mark_strength);
     }
     None
 }
 
-fn is_clause_mark(ch: char) -> bool {
-    matches!(
-        ch,
-        ',' | ';' | ':' | ')' | ']' | '—' | '–' | '|' | '，' | '、' | '；' | '：' | '،' | '؛'
-    )
+/// How well a text can be cut after white space that follows this character: 2 strong, 1 weak, 0 not a mark.
+fn mark_strength(ch: char) -> usize {
+    match ch {
+        ';' | ':' | '—' | '–' | '·' | '•' | '|' | '；' | '：' | '؛' => 2,
+        ',' | ')' | ']' | '，' | '、' | '،' | '）' => 1,
+        _ => 0,
+    }
 }
 
 /// The grapheme clusters of `text` with their offsets; oversized ones in slices of whole characters.
+///
+/// Looks no further than one slice ahead, so that a cluster of megabytes costs no more than other text.
 fn clusters(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.grapheme_indices(true)
-        .flat_map(|(at, cluster)| Slices { rest: cluster, at })
-}
-
-struct Slices<'a> {
-    rest: &'a str,
-    at: usize,
-}
-
-impl<'a> Iterator for Slices<'a> {
-    type Item = (usize, &'a str);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let (slice, rest) = self
-            .rest
-            .split_at(self.rest.floor_char_boundary(MAX_CLUSTER_BYTES));
-        let item = (self.at, slice);
-        self.at += slice.len();
-        self.rest = rest;
-        Some(item)
-    }
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = text.get(at..)?;
+        let window = &rest[..rest.floor_char_boundary(MAX_CLUSTER_BYTES)];
+        let cluster = window.graphemes(true).next()?;
+        let start = at;
+        at += cluster.len();
+        Some((start, cluster))
+    })
 }

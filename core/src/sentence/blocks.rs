@@ -16,7 +16,7 @@ pub(crate) enum BlockKind {
 /// A group of lines.
 pub(super) struct Block {
     pub kind: BlockKind,
-    /// Start of the first line, before blanks and marks.
+    /// Start of its mark, or of its text if it has none.
     pub start: usize,
     /// The text without marks of list or heading and without surrounding blanks.
     pub content: Span,
@@ -42,14 +42,21 @@ pub(super) fn blocks(text: &str) -> Vec<Block> {
         } else {
             mark_of(trimmed)
         };
+        let is_rule = is_rule(trimmed.trim_end());
         let stands_alone =
-            fenced || is_fence || kind == BlockKind::Heading || trimmed.starts_with('|');
+            fenced || is_fence || is_rule || kind == BlockKind::Heading || trimmed.starts_with('|');
         fenced ^= is_fence;
         match found.last_mut() {
-            Some(block) if open && mark == 0 && !stands_alone => block.content.end = end,
+            Some(block) if open && mark == 0 && !stands_alone => {
+                if block.content.start == block.content.end {
+                    // A mark with nothing behind it on its line.
+                    block.content.start = trimmed_at;
+                }
+                block.content.end = end;
+            }
             _ => found.push(Block {
                 kind,
-                start: line.start,
+                start: trimmed_at,
                 content: Span {
                     start: (trimmed_at + mark).min(end),
                     end,
@@ -85,7 +92,7 @@ fn lines(text: &str) -> impl Iterator<Item = Span> {
 /// Kind of the block that a line with this text (no leading blanks) opens, and the length of its mark.
 fn mark_of(line: &str) -> (BlockKind, usize) {
     let heading = line.bytes().take_while(|&byte| byte == b'#').count();
-    if (1..=6).contains(&heading) && line[heading..].starts_with([' ', '\t']) {
+    if (1..=6).contains(&heading) && line[heading..].starts_with(char::is_whitespace) {
         return (BlockKind::Heading, heading + blanks(&line[heading..]));
     }
     let bullet = match line.chars().next() {
@@ -94,10 +101,19 @@ fn mark_of(line: &str) -> (BlockKind, usize) {
         }
         _ => numbering(line),
     };
-    if bullet > 0 && line[bullet..].starts_with([' ', '\t']) {
+    if bullet > 0 && line[bullet..].starts_with(char::is_whitespace) {
         return (BlockKind::Item, bullet + blanks(&line[bullet..]));
     }
     (BlockKind::Paragraph, 0)
+}
+
+/// A line of three or more equal characters that underlines a heading or parts sections.
+fn is_rule(line: &str) -> bool {
+    let bytes = line.as_bytes();
+    bytes.len() >= 3
+        && bytes
+            .first()
+            .is_some_and(|first| b"-=*_~".contains(first) && bytes.iter().all(|byte| byte == first))
 }
 
 /// Length of `12.`, `12)` or `(12)`; 0 if the line does not begin so.
@@ -117,5 +133,5 @@ fn numbering(line: &str) -> usize {
 }
 
 fn blanks(text: &str) -> usize {
-    text.len() - text.trim_start_matches([' ', '\t']).len()
+    text.len() - text.trim_start().len()
 }

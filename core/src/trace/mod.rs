@@ -67,7 +67,7 @@ pub enum Mode {
 pub struct Policy {
     /// Retrieval rounds, 1 to [`Policy::CAPS`].
     pub max_rounds: u32,
-    /// Candidates a round may ask for.
+    /// Candidates a round may ask for, those withheld from the caller not counted.
     pub max_candidates: u32,
     /// Evidence items in the answer.
     pub max_evidence: u32,

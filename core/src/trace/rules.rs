@@ -294,7 +294,9 @@ pub fn budget(trace: &Trace) -> Result<(), Violation> {
     within(rounds, policy.max_rounds, "max_rounds", "rounds".into())?;
     for (i, round) in trace.rounds.iter().enumerate() {
         let at = format!("rounds[{i}].receipt.params.k");
-        let k = u64::from(round.receipt.params.k);
+        // What was withheld from the caller cost it nothing, and must not keep it from what it may see.
+        let withheld = round.receipt.masked;
+        let k = u64::from(round.receipt.params.k.saturating_sub(withheld));
         within(k, policy.max_candidates, "max_candidates", at)?;
     }
     let evidence = trace.evidence.len() as u64;

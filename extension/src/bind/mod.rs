@@ -165,7 +165,9 @@ fn cortex_unbind(binding: &str, namespace: &str) -> Outcome<JsonB> {
     }
     hold::open(stored.namespace_id, stored.id, "unbound", None)?;
     let members = wiring::wired(stored.id)?;
-    lock::within(Patience::Caller, || quietly(|| wiring::remove(stored.id, &members)))?;
+    lock::within(Patience::Caller, || {
+        quietly(|| wiring::remove(stored.id, &members))
+    })?;
     reconcile::cancel(stored.id)?;
     Ok(JsonB(
         json!({"binding": stored.name, "unbound": true, "already": false}),

@@ -73,10 +73,7 @@ pub fn install(binding_id: i32, root: pg_sys::Oid) -> Result<Vec<pg_sys::Oid>, F
 }
 
 /// [`install`] on some levels.
-pub fn install_on(
-    binding_id: i32,
-    members: &[pg_sys::Oid],
-) -> Result<(), Fault> {
+pub fn install_on(binding_id: i32, members: &[pg_sys::Oid]) -> Result<(), Fault> {
     for &member in members {
         let table = qualified(member)?;
         let present = present(binding_id, member)?;
@@ -145,10 +142,7 @@ pub fn wired(binding_id: i32) -> Result<Vec<pg_sys::Oid>, Fault> {
 }
 
 /// The first trigger of the binding that is missing or has a wrong state on one of these levels.
-pub fn flaw(
-    binding_id: i32,
-    members: &[pg_sys::Oid],
-) -> Result<Option<String>, Fault> {
+pub fn flaw(binding_id: i32, members: &[pg_sys::Oid]) -> Result<Option<String>, Fault> {
     for &member in members {
         let present = present(binding_id, member)?;
         for wire in wires().iter().filter(|wire| wire.belongs_to(member)) {
@@ -171,7 +165,8 @@ pub fn flaw(
 pub fn described(member: pg_sys::Oid) -> Vec<String> {
     let wires = wires();
     let own = wires.iter().filter(|wire| wire.belongs_to(member));
-    own.map(|wire| format!("AFTER {} {}", wire.event, wire.scope)).collect()
+    own.map(|wire| format!("AFTER {} {}", wire.event, wire.scope))
+        .collect()
 }
 
 fn present(binding_id: i32, table: pg_sys::Oid) -> Result<Vec<(String, String)>, Fault> {

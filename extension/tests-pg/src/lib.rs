@@ -3,6 +3,8 @@
 //! The server is the one of `CORTEX_TEST_PG_URL`, `CORTEX_TEST_PG18_URL` or `CORTEX_TEST_PG16_URL`, as a
 //! superuser; its programs are in `CORTEX_TEST_PG_BIN` and so on. Each test has a database of its own.
 
+pub mod serving;
+
 use std::collections::BTreeMap;
 use std::env;
 use std::path::PathBuf;
@@ -78,6 +80,11 @@ impl Database {
         client
     }
 
+    /// How sessions of this database connect.
+    pub fn config(&self) -> Config {
+        self.config.clone()
+    }
+
     /// Command line of one of the server's programs, connected to this database.
     pub fn program(&self, name: &str) -> std::process::Command {
         let mut command = std::process::Command::new(PathBuf::from(setting("BIN")).join(name));
@@ -133,7 +140,8 @@ impl Database {
 }
 
 /// The value of `CORTEX_TEST_PG_<what>`, or of the variant for a version of the server.
-fn setting(what: &str) -> String {
+/// See [`Database`].
+pub fn setting(what: &str) -> String {
     ["PG", "PG18", "PG16"]
         .iter()
         .find_map(|server| env::var(format!("CORTEX_TEST_{server}_{what}")).ok())
@@ -264,8 +272,11 @@ pub fn look(client: &mut Client, rows: &str) -> Result<Vec<String>, postgres::Er
         &[],
     )?;
     let tables: Option<String> = tables.get(0);
-    let mut transaction =
-        client.build_transaction().isolation_level(IsolationLevel::RepeatableRead).read_only(true).start()?;
+    let mut transaction = client
+        .build_transaction()
+        .isolation_level(IsolationLevel::RepeatableRead)
+        .read_only(true)
+        .start()?;
     if let Some(tables) = tables {
         transaction.batch_execute(&format!("LOCK TABLE {tables} IN ACCESS SHARE MODE"))?;
     }

@@ -22,9 +22,22 @@ fn active(client: &mut Client, binding: &str, after: &str) {
 /// The binding is held with a detail that contains `part`; a worker's reconcile job puts it right again.
 fn held(client: &mut Client, binding: &str, part: &str, after: &str) {
     let (held, reason, detail) = state(client, binding);
-    assert_eq!((held.as_str(), reason.as_deref()), ("held", Some("needs_reconcile")), "{after}");
-    assert!(detail.as_ref().is_some_and(|detail| detail.contains(part)), "{after}: {detail:?}");
-    assert!(one::<i64>(client, "SELECT count(*) FROM cortex.job WHERE kind = 'reconcile'") > 0, "{after}");
+    assert_eq!(
+        (held.as_str(), reason.as_deref()),
+        ("held", Some("needs_reconcile")),
+        "{after}"
+    );
+    assert!(
+        detail.as_ref().is_some_and(|detail| detail.contains(part)),
+        "{after}: {detail:?}"
+    );
+    assert!(
+        one::<i64>(
+            client,
+            "SELECT count(*) FROM cortex.job WHERE kind = 'reconcile'"
+        ) > 0,
+        "{after}"
+    );
     work(client);
     active(client, binding, after);
 }
@@ -57,10 +70,17 @@ fn ddl_that_moves_no_row_changes_nothing() {
     ] {
         client.batch_execute(ddl).unwrap();
         active(&mut client, "note", ddl);
-        client.batch_execute("UPDATE note SET stars = stars + 1").unwrap();
+        client
+            .batch_execute("UPDATE note SET stars = stars + 1")
+            .unwrap();
     }
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex.source_version"), versions);
-    client.batch_execute("UPDATE note SET body = 'after' WHERE id = 1").unwrap();
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex.source_version"),
+        versions
+    );
+    client
+        .batch_execute("UPDATE note SET body = 'after' WHERE id = 1")
+        .unwrap();
     assert_eq!(differences(&mut client, rows), Vec::<String>::new());
 }
 
@@ -69,15 +89,59 @@ fn renames_are_followed() {
     let (_database, mut client) = Database::with_cortex();
     client.batch_execute(NOTE).unwrap();
     bind(&mut client, "note", "title_column => 'title'");
-    client.batch_execute("INSERT INTO note VALUES (100, 't', 'b')").unwrap(); // the session has a kept plan now
+    client
+        .batch_execute("INSERT INTO note VALUES (100, 't', 'b')")
+        .unwrap(); // the session has a kept plan now
     for (n, ddl, table, key, body) in [
-        (1, "ALTER TABLE note RENAME COLUMN body TO \"Text \"\"1\"\"\"", "note", "id", "\"Text \"\"1\"\"\""),
-        (2, "ALTER TABLE note RENAME COLUMN id TO number", "note", "number", "\"Text \"\"1\"\"\""),
-        (3, "ALTER TABLE note RENAME TO paper", "paper", "number", "\"Text \"\"1\"\"\""),
-        (4, "CREATE SCHEMA elsewhere; ALTER TABLE paper SET SCHEMA elsewhere", "elsewhere.paper", "number", "\"Text \"\"1\"\"\""),
-        (5, "ALTER SCHEMA elsewhere RENAME TO here", "here.paper", "number", "\"Text \"\"1\"\"\""),
-        (6, "ALTER TABLE here.paper RENAME COLUMN \"Text \"\"1\"\"\" TO title2; ALTER TABLE here.paper RENAME COLUMN title TO body; ALTER TABLE here.paper RENAME COLUMN title2 TO title", "here.paper", "number", "title"),
-        (7, "ALTER VIEW here.paper RENAME COLUMN title TO by_view", "here.paper", "number", "by_view"),
+        (
+            1,
+            "ALTER TABLE note RENAME COLUMN body TO \"Text \"\"1\"\"\"",
+            "note",
+            "id",
+            "\"Text \"\"1\"\"\"",
+        ),
+        (
+            2,
+            "ALTER TABLE note RENAME COLUMN id TO number",
+            "note",
+            "number",
+            "\"Text \"\"1\"\"\"",
+        ),
+        (
+            3,
+            "ALTER TABLE note RENAME TO paper",
+            "paper",
+            "number",
+            "\"Text \"\"1\"\"\"",
+        ),
+        (
+            4,
+            "CREATE SCHEMA elsewhere; ALTER TABLE paper SET SCHEMA elsewhere",
+            "elsewhere.paper",
+            "number",
+            "\"Text \"\"1\"\"\"",
+        ),
+        (
+            5,
+            "ALTER SCHEMA elsewhere RENAME TO here",
+            "here.paper",
+            "number",
+            "\"Text \"\"1\"\"\"",
+        ),
+        (
+            6,
+            "ALTER TABLE here.paper RENAME COLUMN \"Text \"\"1\"\"\" TO title2; ALTER TABLE here.paper RENAME COLUMN title TO body; ALTER TABLE here.paper RENAME COLUMN title2 TO title",
+            "here.paper",
+            "number",
+            "title",
+        ),
+        (
+            7,
+            "ALTER VIEW here.paper RENAME COLUMN title TO by_view",
+            "here.paper",
+            "number",
+            "by_view",
+        ),
     ] {
         client.batch_execute(ddl).unwrap();
         active(&mut client, "note", ddl);
@@ -85,7 +149,11 @@ fn renames_are_followed() {
         active(&mut client, "note", ddl);
         let title = if n >= 6 { "body" } else { "title" };
         let rows = format!("SELECT format('row:note:[%s]', {key}), {body}, {title} FROM {table}");
-        assert_eq!(differences(&mut client, &rows), Vec::<String>::new(), "{ddl}");
+        assert_eq!(
+            differences(&mut client, &rows),
+            Vec::<String>::new(),
+            "{ddl}"
+        );
     }
 }
 
@@ -93,14 +161,30 @@ fn renames_are_followed() {
 fn rewrites_close_the_binding_until_it_is_reconciled() {
     let (_database, mut client) = Database::with_cortex();
     client.batch_execute(NOTE).unwrap();
-    client.batch_execute("ALTER TABLE note ADD COLUMN loud text GENERATED ALWAYS AS (upper(body)) STORED").unwrap();
+    client
+        .batch_execute(
+            "ALTER TABLE note ADD COLUMN loud text GENERATED ALWAYS AS (upper(body)) STORED",
+        )
+        .unwrap();
     bind(&mut client, "note", "text_columns => '{body,loud}'");
     let rows = "SELECT format('row:note:[%s]', id), body, loud FROM note";
     for (ddl, part) in [
-        ("ALTER TABLE note DROP COLUMN loud; ALTER TABLE note ADD COLUMN loud text", "dropped"),
-        ("ALTER TABLE note ALTER COLUMN body TYPE text USING body || '!'", "rewritten"),
-        ("ALTER TABLE note ALTER COLUMN body TYPE varchar", "type of a bound column"),
-        ("ALTER TABLE note ALTER COLUMN body TYPE varchar(100)", "rewritten"),
+        (
+            "ALTER TABLE note DROP COLUMN loud; ALTER TABLE note ADD COLUMN loud text",
+            "dropped",
+        ),
+        (
+            "ALTER TABLE note ALTER COLUMN body TYPE text USING body || '!'",
+            "rewritten",
+        ),
+        (
+            "ALTER TABLE note ALTER COLUMN body TYPE varchar",
+            "type of a bound column",
+        ),
+        (
+            "ALTER TABLE note ALTER COLUMN body TYPE varchar(100)",
+            "rewritten",
+        ),
     ] {
         client.batch_execute(ddl).unwrap();
         if part == "dropped" {
@@ -112,7 +196,11 @@ fn rewrites_close_the_binding_until_it_is_reconciled() {
         } else {
             held(&mut client, "note", part, ddl);
         }
-        assert_eq!(differences(&mut client, rows), Vec::<String>::new(), "{ddl}");
+        assert_eq!(
+            differences(&mut client, rows),
+            Vec::<String>::new(),
+            "{ddl}"
+        );
     }
 }
 
@@ -121,14 +209,34 @@ fn a_key_that_changes_its_type_names_other_artifacts() {
     let (_database, mut client) = Database::with_cortex();
     client.batch_execute(NOTE).unwrap();
     bind(&mut client, "note", "text_columns => '{body}'");
-    client.batch_execute("ALTER TABLE note ALTER COLUMN id TYPE text").unwrap();
-    client.batch_execute("UPDATE note SET body = 'while held' WHERE id = '3'; DELETE FROM note WHERE id = '4'").unwrap();
+    client
+        .batch_execute("ALTER TABLE note ALTER COLUMN id TYPE text")
+        .unwrap();
+    client
+        .batch_execute(
+            "UPDATE note SET body = 'while held' WHERE id = '3'; DELETE FROM note WHERE id = '4'",
+        )
+        .unwrap();
     held(&mut client, "note", "rewritten", "int to text");
-    assert_eq!(differences(&mut client, "SELECT format('row:note:[\"%s\"]', id), body FROM note"), Vec::<String>::new());
-    client.batch_execute("ALTER TABLE note ALTER COLUMN id TYPE bigint USING id::bigint").unwrap();
+    assert_eq!(
+        differences(
+            &mut client,
+            "SELECT format('row:note:[\"%s\"]', id), body FROM note"
+        ),
+        Vec::<String>::new()
+    );
+    client
+        .batch_execute("ALTER TABLE note ALTER COLUMN id TYPE bigint USING id::bigint")
+        .unwrap();
     one::<String>(&mut client, "SELECT cortex_reconcile('note')::text");
     active(&mut client, "note", "text to bigint");
-    assert_eq!(differences(&mut client, "SELECT format('row:note:[%s]', id), body FROM note"), Vec::<String>::new());
+    assert_eq!(
+        differences(
+            &mut client,
+            "SELECT format('row:note:[%s]', id), body FROM note"
+        ),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -138,9 +246,22 @@ fn an_enum_label_that_is_renamed_renames_the_artifact() {
         .batch_execute("CREATE TYPE mood AS ENUM ('sad', 'glad'); CREATE TABLE note (id mood PRIMARY KEY, body text); INSERT INTO note VALUES ('sad', 'b')")
         .unwrap();
     bind(&mut client, "note", "");
-    client.batch_execute("ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'").unwrap();
-    held(&mut client, "note", "type of a bound column", "RENAME VALUE");
-    assert_eq!(differences(&mut client, "SELECT format('row:note:[\"%s\"]', id), body FROM note"), Vec::<String>::new());
+    client
+        .batch_execute("ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'")
+        .unwrap();
+    held(
+        &mut client,
+        "note",
+        "type of a bound column",
+        "RENAME VALUE",
+    );
+    assert_eq!(
+        differences(
+            &mut client,
+            "SELECT format('row:note:[\"%s\"]', id), body FROM note"
+        ),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -155,20 +276,40 @@ fn a_key_that_is_no_longer_one_closes_the_binding() {
         client.batch_execute(NOTE).unwrap();
         bind(&mut client, "note", "");
         client.batch_execute(ddl).unwrap();
-        assert_eq!(state(&mut client, "note").1.as_deref(), Some("needs_reconcile"), "{ddl}");
-        client.batch_execute("UPDATE note SET body = 'while held' WHERE id = 1").unwrap();
-        assert_eq!(failure(&mut client, "SELECT cortex_reconcile('note')").0, "55000", "{ddl}");
+        assert_eq!(
+            state(&mut client, "note").1.as_deref(),
+            Some("needs_reconcile"),
+            "{ddl}"
+        );
+        client
+            .batch_execute("UPDATE note SET body = 'while held' WHERE id = 1")
+            .unwrap();
+        assert_eq!(
+            failure(&mut client, "SELECT cortex_reconcile('note')").0,
+            "55000",
+            "{ddl}"
+        );
         client.batch_execute("ALTER TABLE note ALTER COLUMN id SET NOT NULL; CREATE UNIQUE INDEX IF NOT EXISTS k ON note (id)").unwrap();
         one::<String>(&mut client, "SELECT cortex_reconcile('note')::text");
         active(&mut client, "note", ddl);
-        assert_eq!(differences(&mut client, "SELECT format('row:note:[%s]', id), title, body FROM note"), Vec::<String>::new());
+        assert_eq!(
+            differences(
+                &mut client,
+                "SELECT format('row:note:[%s]', id), title, body FROM note"
+            ),
+            Vec::<String>::new()
+        );
     }
     // Another index that serves as well is as good.
     let (_database, mut client) = Database::with_cortex();
     client.batch_execute(NOTE).unwrap();
-    client.batch_execute("CREATE UNIQUE INDEX k ON note (id)").unwrap();
+    client
+        .batch_execute("CREATE UNIQUE INDEX k ON note (id)")
+        .unwrap();
     bind(&mut client, "note", "");
-    client.batch_execute("ALTER TABLE note DROP CONSTRAINT note_pkey").unwrap();
+    client
+        .batch_execute("ALTER TABLE note DROP CONSTRAINT note_pkey")
+        .unwrap();
     active(&mut client, "note", "the other index is left");
 }
 
@@ -188,11 +329,23 @@ fn triggers_that_are_disabled_or_dropped_close_the_binding_and_come_back() {
         "ALTER TRIGGER cortex_1_update ON note RENAME TO mine",
     ] {
         client.batch_execute(ddl).unwrap();
-        client.batch_execute("UPDATE note SET body = body || '.'").unwrap();
+        client
+            .batch_execute("UPDATE note SET body = body || '.'")
+            .unwrap();
         held(&mut client, "note", "cortex_1_", ddl);
-        assert_eq!(differences(&mut client, rows), Vec::<String>::new(), "{ddl}");
-        client.batch_execute("UPDATE note SET body = body || '!'").unwrap();
-        assert_eq!(differences(&mut client, rows), Vec::<String>::new(), "{ddl}");
+        assert_eq!(
+            differences(&mut client, rows),
+            Vec::<String>::new(),
+            "{ddl}"
+        );
+        client
+            .batch_execute("UPDATE note SET body = body || '!'")
+            .unwrap();
+        assert_eq!(
+            differences(&mut client, rows),
+            Vec::<String>::new(),
+            "{ddl}"
+        );
     }
 }
 
@@ -208,7 +361,11 @@ fn partitions_that_come_and_go() {
                  UPDATE {leaf} SET body = body || ' leaf' WHERE id = {id}"
             ))
             .unwrap();
-        assert_eq!(differences(client, PART_ROWS), Vec::<String>::new(), "{leaf}");
+        assert_eq!(
+            differences(client, PART_ROWS),
+            Vec::<String>::new(),
+            "{leaf}"
+        );
     };
     // Empty partitions come without a pause, at any level.
     client
@@ -220,31 +377,60 @@ fn partitions_that_come_and_go() {
         )
         .unwrap();
     active(&mut client, "part", "empty partitions");
-    for (leaf, id) in [("part_1", -1), ("part_3", 20), ("part_3a", 21), ("apart", 30), ("more.deep", 26)] {
+    for (leaf, id) in [
+        ("part_1", -1),
+        ("part_3", 20),
+        ("part_3a", 21),
+        ("apart", 30),
+        ("more.deep", 26),
+    ] {
         if id >= 0 {
             everywhere(&mut client, leaf, id);
         }
     }
     // A partition with rows brings them unseen.
     client.batch_execute("CREATE TABLE full_one (id int NOT NULL, body text); INSERT INTO full_one VALUES (40, 'attached')").unwrap();
-    client.batch_execute("ALTER TABLE part ATTACH PARTITION full_one FOR VALUES FROM (40) TO (50)").unwrap();
+    client
+        .batch_execute("ALTER TABLE part ATTACH PARTITION full_one FOR VALUES FROM (40) TO (50)")
+        .unwrap();
     held(&mut client, "part", "attached", "ATTACH");
     everywhere(&mut client, "full_one", 41);
     // One that leaves takes them away, and is a table like any other afterwards.
-    client.batch_execute("ALTER TABLE part DETACH PARTITION full_one").unwrap();
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM pg_trigger WHERE tgrelid = 'full_one'::regclass"), 0);
+    client
+        .batch_execute("ALTER TABLE part DETACH PARTITION full_one")
+        .unwrap();
+    assert_eq!(
+        one::<i64>(
+            &mut client,
+            "SELECT count(*) FROM pg_trigger WHERE tgrelid = 'full_one'::regclass"
+        ),
+        0
+    );
     held(&mut client, "part", "detached", "DETACH");
-    client.batch_execute("INSERT INTO full_one VALUES (43, 'free')").unwrap();
+    client
+        .batch_execute("INSERT INTO full_one VALUES (43, 'free')")
+        .unwrap();
     assert_eq!(differences(&mut client, PART_ROWS), Vec::<String>::new());
     // An open snapshot keeps DETACH ... CONCURRENTLY between its two transactions, the rows hidden already.
     let mut reader = database.connect();
-    reader.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM part").unwrap();
+    reader
+        .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM part")
+        .unwrap();
     let mut detaching = database.connect();
-    let detached = std::thread::spawn(move || detaching.batch_execute("ALTER TABLE part DETACH PARTITION apart CONCURRENTLY"));
-    while one::<i64>(&mut client, "SELECT count(*) FROM part WHERE id >= 30 AND id < 40") > 0 {
+    let detached = std::thread::spawn(move || {
+        detaching.batch_execute("ALTER TABLE part DETACH PARTITION apart CONCURRENTLY")
+    });
+    while one::<i64>(
+        &mut client,
+        "SELECT count(*) FROM part WHERE id >= 30 AND id < 40",
+    ) > 0
+    {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    assert_eq!(state(&mut client, "part").2.as_deref(), Some("a partition is being detached"));
+    assert_eq!(
+        state(&mut client, "part").2.as_deref(),
+        Some("a partition is being detached")
+    );
     reader.batch_execute("COMMIT").unwrap();
     detached.join().unwrap().unwrap();
     held(&mut client, "part", "detached", "DETACH CONCURRENTLY");
@@ -255,23 +441,45 @@ fn partitions_that_come_and_go() {
     client.batch_execute("DROP SCHEMA more CASCADE").unwrap();
     held(&mut client, "part", "dropped", "DROP SCHEMA");
     assert_eq!(differences(&mut client, PART_ROWS), Vec::<String>::new());
-    client.batch_execute("TRUNCATE part_1; TRUNCATE part_3").unwrap();
+    client
+        .batch_execute("TRUNCATE part_1; TRUNCATE part_3")
+        .unwrap();
     assert_eq!(differences(&mut client, PART_ROWS), Vec::<String>::new());
 }
 
 #[test]
 fn a_bound_table_that_becomes_a_partition_is_held() {
     let (_database, mut client) = Database::with_cortex();
-    client.batch_execute("CREATE TABLE note (id int PRIMARY KEY, body text); INSERT INTO note VALUES (1, 'a')").unwrap();
+    client
+        .batch_execute(
+            "CREATE TABLE note (id int PRIMARY KEY, body text); INSERT INTO note VALUES (1, 'a')",
+        )
+        .unwrap();
     bind(&mut client, "note", "");
     client.batch_execute("CREATE TABLE roof (id int, body text) PARTITION BY RANGE (id); ALTER TABLE roof ATTACH PARTITION note FOR VALUES FROM (0) TO (10)").unwrap();
-    assert_eq!(state(&mut client, "note").1.as_deref(), Some("needs_reconcile"));
-    client.batch_execute("UPDATE roof SET body = 'unseen'").unwrap();
-    assert_eq!(failure(&mut client, "SELECT cortex_reconcile('note')").0, "0A000");
-    client.batch_execute("ALTER TABLE roof DETACH PARTITION note").unwrap();
+    assert_eq!(
+        state(&mut client, "note").1.as_deref(),
+        Some("needs_reconcile")
+    );
+    client
+        .batch_execute("UPDATE roof SET body = 'unseen'")
+        .unwrap();
+    assert_eq!(
+        failure(&mut client, "SELECT cortex_reconcile('note')").0,
+        "0A000"
+    );
+    client
+        .batch_execute("ALTER TABLE roof DETACH PARTITION note")
+        .unwrap();
     one::<String>(&mut client, "SELECT cortex_reconcile('note')::text");
     active(&mut client, "note", "detached again");
-    assert_eq!(differences(&mut client, "SELECT format('row:note:[%s]', id), body FROM note"), Vec::<String>::new());
+    assert_eq!(
+        differences(
+            &mut client,
+            "SELECT format('row:note:[%s]', id), body FROM note"
+        ),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -281,14 +489,29 @@ fn a_dropped_table_leaves_a_binding_that_another_can_take_over() {
     bind(&mut client, "note", "text_columns => '{body}'");
     client.batch_execute("DROP TABLE note").unwrap();
     assert_eq!(state(&mut client, "note").1.as_deref(), Some("unbound"));
-    client.batch_execute(&NOTE.replace("'body '", "'other '")).unwrap();
-    client.batch_execute("DELETE FROM note WHERE id > 15").unwrap();
+    client
+        .batch_execute(&NOTE.replace("'body '", "'other '"))
+        .unwrap();
+    client
+        .batch_execute("DELETE FROM note WHERE id > 15")
+        .unwrap();
     bind(&mut client, "note", "text_columns => '{body}'");
     active(&mut client, "note", "bound again");
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex.binding"), 1);
-    assert_eq!(differences(&mut client, "SELECT format('row:note:[%s]', id), body FROM note"), Vec::<String>::new());
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex.binding"),
+        1
+    );
+    assert_eq!(
+        differences(
+            &mut client,
+            "SELECT format('row:note:[%s]', id), body FROM note"
+        ),
+        Vec::<String>::new()
+    );
     // Rolled back, a drop leaves everything as it was.
-    client.batch_execute("BEGIN; DROP TABLE note; ROLLBACK").unwrap();
+    client
+        .batch_execute("BEGIN; DROP TABLE note; ROLLBACK")
+        .unwrap();
     active(&mut client, "note", "DROP rolled back");
 }
 
@@ -296,7 +519,11 @@ fn a_dropped_table_leaves_a_binding_that_another_can_take_over() {
 fn ddl_by_a_role_without_any_right_on_ours_is_followed() {
     let (database, mut client) = Database::with_cortex();
     let owner = format!("{}_owner", database.name);
-    client.batch_execute(&format!("CREATE ROLE {owner}; GRANT CREATE ON SCHEMA public TO {owner}")).unwrap();
+    client
+        .batch_execute(&format!(
+            "CREATE ROLE {owner}; GRANT CREATE ON SCHEMA public TO {owner}"
+        ))
+        .unwrap();
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let mut owners = database.connect_as(&owner);
         owners.batch_execute(PART).unwrap();
@@ -308,11 +535,16 @@ fn ddl_by_a_role_without_any_right_on_ours_is_followed() {
             )
             .unwrap();
         active(&mut client, "part", "owner's DDL");
-        assert_eq!(differences(&mut client, &PART_ROWS.replace("body", "text")), Vec::<String>::new());
+        assert_eq!(
+            differences(&mut client, &PART_ROWS.replace("body", "text")),
+            Vec::<String>::new()
+        );
         owners.batch_execute("DROP TABLE part_3").unwrap();
         held(&mut client, "part", "dropped", "owner's DROP");
     }));
-    client.batch_execute(&format!("DROP OWNED BY {owner} CASCADE; DROP ROLE {owner}")).unwrap();
+    client
+        .batch_execute(&format!("DROP OWNED BY {owner} CASCADE; DROP ROLE {owner}"))
+        .unwrap();
     if let Err(panic) = result {
         std::panic::resume_unwind(panic);
     }
@@ -323,15 +555,29 @@ fn a_fault_in_following_ddl_holds_every_binding_and_lets_the_command_through() {
     let (_database, mut client) = Database::with_cortex();
     client.batch_execute(NOTE).unwrap();
     bind(&mut client, "note", "text_columns => '{body}'");
-    client.batch_execute("ALTER TABLE cortex.binding ADD CONSTRAINT broken CHECK (generation < 1) NOT VALID").unwrap();
-    client.batch_execute("ALTER TABLE note RENAME COLUMN body TO text").unwrap();
+    client
+        .batch_execute(
+            "ALTER TABLE cortex.binding ADD CONSTRAINT broken CHECK (generation < 1) NOT VALID",
+        )
+        .unwrap();
+    client
+        .batch_execute("ALTER TABLE note RENAME COLUMN body TO text")
+        .unwrap();
     let (_, reason, detail) = state(&mut client, "note");
     assert_eq!(reason.as_deref(), Some("needs_reconcile"));
     assert!(detail.unwrap().contains("broken"));
-    client.batch_execute("ALTER TABLE cortex.binding DROP CONSTRAINT broken").unwrap();
+    client
+        .batch_execute("ALTER TABLE cortex.binding DROP CONSTRAINT broken")
+        .unwrap();
     one::<String>(&mut client, "SELECT cortex_reconcile('note')::text");
     active(&mut client, "note", "reconciled");
-    assert_eq!(differences(&mut client, "SELECT format('row:note:[%s]', id), text FROM note"), Vec::<String>::new());
+    assert_eq!(
+        differences(
+            &mut client,
+            "SELECT format('row:note:[%s]', id), text FROM note"
+        ),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -341,9 +587,21 @@ fn dropping_the_extension_leaves_the_users_table_alone() {
     bind(&mut client, "note", "");
     client.batch_execute("UPDATE note SET body = 'x'").unwrap();
     failure(&mut client, "DROP EXTENSION cortex");
-    client.batch_execute("DROP EXTENSION cortex CASCADE; UPDATE note SET body = 'y'; DROP TABLE note").unwrap();
-    client.batch_execute(&format!("CREATE EXTENSION cortex; {NOTE}")).unwrap();
+    client
+        .batch_execute("DROP EXTENSION cortex CASCADE; UPDATE note SET body = 'y'; DROP TABLE note")
+        .unwrap();
+    client
+        .batch_execute(&format!("CREATE EXTENSION cortex; {NOTE}"))
+        .unwrap();
     bind(&mut client, "note", "text_columns => '{body}'");
-    client.batch_execute("UPDATE note SET body = 'z' WHERE id = 1").unwrap();
-    assert_eq!(differences(&mut client, "SELECT format('row:note:[%s]', id), body FROM note"), Vec::<String>::new());
+    client
+        .batch_execute("UPDATE note SET body = 'z' WHERE id = 1")
+        .unwrap();
+    assert_eq!(
+        differences(
+            &mut client,
+            "SELECT format('row:note:[%s]', id), body FROM note"
+        ),
+        Vec::<String>::new()
+    );
 }

@@ -65,23 +65,32 @@ impl Write {
     /// The statements, for one round trip. They may fail on a key that exists; then they have no effect.
     fn sql(&self) -> String {
         let replica = |sql: String| {
-            format!("SET LOCAL session_replication_role = replica; {sql}; SET LOCAL session_replication_role = origin")
+            format!(
+                "SET LOCAL session_replication_role = replica; {sql}; SET LOCAL session_replication_role = origin"
+            )
         };
         match self {
             Write::Insert { id, kind, text } => {
                 format!("INSERT INTO item (id, kind, body) VALUES ({id}, '{kind}', '{text}')")
             }
-            Write::InsertLeaf { id, text } => format!("INSERT INTO item_high (id, kind, body) VALUES ({}, 'z', '{text}')", 10 + id),
+            Write::InsertLeaf { id, text } => format!(
+                "INSERT INTO item_high (id, kind, body) VALUES ({}, 'z', '{text}')",
+                10 + id
+            ),
             Write::Update { low, high, text } => {
                 format!("UPDATE item SET body = '{text}' || id WHERE id BETWEEN {low} AND {high}")
             }
-            Write::UpdateLeaf { text } => format!("UPDATE item_low SET body = '{text}'; UPDATE item_low_a SET body = body || '{text}'"),
+            Write::UpdateLeaf { text } => format!(
+                "UPDATE item_low SET body = '{text}'; UPDATE item_low_a SET body = body || '{text}'"
+            ),
             Write::UpdateOther => "UPDATE item SET stars = coalesce(stars, 0) + 1".into(),
             Write::MoveKey { by } => format!("UPDATE item SET id = id + {by} WHERE kind = 'a'"),
             Write::Swap { a, b } => format!(
                 "DELETE FROM item WHERE id IN ({a}, {b}); INSERT INTO item (id, kind, body) VALUES ({a}, 's', 'swap {b}'), ({b}, 's', 'swap {a}')"
             ),
-            Write::Delete { low, high } => format!("DELETE FROM item WHERE id BETWEEN {low} AND {high}"),
+            Write::Delete { low, high } => {
+                format!("DELETE FROM item WHERE id BETWEEN {low} AND {high}")
+            }
             Write::DeleteAndInsert { id, text } => format!(
                 "WITH gone AS (DELETE FROM item WHERE id = {id} AND kind = 'b'), more AS (UPDATE item SET body = '{text}' WHERE id = {} RETURNING 1) \
                  INSERT INTO item (id, kind, body) SELECT {id} + 100, 'b', count(*)::text || '{text}' FROM more ON CONFLICT DO NOTHING",
@@ -98,20 +107,31 @@ impl Write {
                   WHEN MATCHED AND s.id % 2 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET body = '{text}' \
                   WHEN NOT MATCHED THEN INSERT (id, kind, body) VALUES (s.id, s.kind, 'merged')"
             ),
-            Write::Copy { id, text } => format!("COPY item (id, kind, body) FROM PROGRAM 'printf \"{id}\\tc\\t{text}\\n\"'"),
-            Write::CopyLeaf { id, text } => format!("COPY item_high (id, kind, body) FROM PROGRAM 'printf \"{}\\td\\t{text}\\n\"'", 10 + id),
+            Write::Copy { id, text } => {
+                format!("COPY item (id, kind, body) FROM PROGRAM 'printf \"{id}\\tc\\t{text}\\n\"'")
+            }
+            Write::CopyLeaf { id, text } => format!(
+                "COPY item_high (id, kind, body) FROM PROGRAM 'printf \"{}\\td\\t{text}\\n\"'",
+                10 + id
+            ),
             Write::Truncate => "TRUNCATE item".into(),
             Write::TruncateLeaf => "TRUNCATE item_low_rest".into(),
-            Write::Returning { id } => format!("UPDATE item SET body = 'outer' WHERE id = {id} RETURNING also(id)"),
-            Write::ReplicaUpdate { low, high, text } => {
-                replica(format!("UPDATE item SET body = '{text}' WHERE id BETWEEN {low} AND {high}"))
+            Write::Returning { id } => {
+                format!("UPDATE item SET body = 'outer' WHERE id = {id} RETURNING also(id)")
             }
+            Write::ReplicaUpdate { low, high, text } => replica(format!(
+                "UPDATE item SET body = '{text}' WHERE id BETWEEN {low} AND {high}"
+            )),
             Write::ReplicaDelete { id } => replica(format!("DELETE FROM item WHERE id = {id}")),
-            Write::ReplicaInsert { id, text } => {
-                replica(format!("INSERT INTO item (id, kind, body) VALUES ({id}, 'r', '{text}') ON CONFLICT DO NOTHING"))
+            Write::ReplicaInsert { id, text } => replica(format!(
+                "INSERT INTO item (id, kind, body) VALUES ({id}, 'r', '{text}') ON CONFLICT DO NOTHING"
+            )),
+            Write::ReplicaMove { by } => {
+                replica(format!("UPDATE item SET id = id + {by} WHERE kind = 'b'"))
             }
-            Write::ReplicaMove { by } => replica(format!("UPDATE item SET id = id + {by} WHERE kind = 'b'")),
-            Write::Twice { id } => format!("UPDATE item SET body = 'one' WHERE id = {id}; UPDATE item SET body = 'body {id}' WHERE id = {id}"),
+            Write::Twice { id } => format!(
+                "UPDATE item SET body = 'one' WHERE id = {id}; UPDATE item SET body = 'body {id}' WHERE id = {id}"
+            ),
         }
     }
 }
@@ -119,7 +139,10 @@ impl Write {
 fn write() -> impl Strategy<Value = Write> {
     let id = || 0..20i32;
     let kind = || prop::sample::select(vec!['a', 'b', 'c']);
-    let text = || prop::sample::select(vec!["x", "y", "untidy", "", "long text of some words"]).prop_map(String::from);
+    let text = || {
+        prop::sample::select(vec!["x", "y", "untidy", "", "long text of some words"])
+            .prop_map(String::from)
+    };
     prop_oneof![
         (id(), kind(), text()).prop_map(|(id, kind, text)| Write::Insert { id, kind, text }),
         (id(), text()).prop_map(|(id, text)| Write::InsertLeaf { id, text }),
@@ -127,8 +150,14 @@ fn write() -> impl Strategy<Value = Write> {
         text().prop_map(|text| Write::UpdateLeaf { text }),
         Just(Write::UpdateOther),
         (-12..12i32).prop_map(|by| Write::MoveKey { by }),
-        (id(), id()).prop_map(|(a, b)| Write::Swap { a, b: if a == b { b + 1 } else { b } }),
-        (id(), id()).prop_map(|(low, high)| Write::Delete { low, high: high.min(low + 4) }),
+        (id(), id()).prop_map(|(a, b)| Write::Swap {
+            a,
+            b: if a == b { b + 1 } else { b }
+        }),
+        (id(), id()).prop_map(|(low, high)| Write::Delete {
+            low,
+            high: high.min(low + 4)
+        }),
         (id(), text()).prop_map(|(id, text)| Write::DeleteAndInsert { id, text }),
         (id(), kind(), text()).prop_map(|(id, kind, text)| Write::Upsert { id, kind, text }),
         (id(), text()).prop_map(|(id, text)| Write::Merge { id, text }),
@@ -151,7 +180,9 @@ enum End {
     Commit,
     Rollback,
     /// Prepared, looked at, then committed or not.
-    Prepare { commit: bool },
+    Prepare {
+        commit: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -169,19 +200,31 @@ struct Transaction {
 }
 
 fn transaction() -> impl Strategy<Value = Transaction> {
-    let step = (write(), prop::option::of(any::<bool>())).prop_map(|(write, savepoint)| Step { write, savepoint });
+    let step = (write(), prop::option::of(any::<bool>()))
+        .prop_map(|(write, savepoint)| Step { write, savepoint });
     let end = prop_oneof![
         4 => Just(End::Commit),
         1 => Just(End::Rollback),
         2 => any::<bool>().prop_map(|commit| End::Prepare { commit }),
     ];
     let isolation = prop::sample::select(vec!["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]);
-    (isolation, prop::collection::vec(step, 1..5), end).prop_map(|(isolation, steps, end)| Transaction { isolation, steps, end })
+    (isolation, prop::collection::vec(step, 1..5), end).prop_map(|(isolation, steps, end)| {
+        Transaction {
+            isolation,
+            steps,
+            end,
+        }
+    })
 }
 
 /// Runs one transaction; statements that fail are undone by their savepoint, as a user's program would.
 /// `at` is called where an outside observer could look.
-fn run(client: &mut Client, transaction: &Transaction, gid: &str, mut at: impl FnMut(&str)) -> Result<(), Error> {
+fn run(
+    client: &mut Client,
+    transaction: &Transaction,
+    gid: &str,
+    mut at: impl FnMut(&str),
+) -> Result<(), Error> {
     client.batch_execute(&format!("BEGIN ISOLATION LEVEL {}", transaction.isolation))?;
     for step in &transaction.steps {
         client.batch_execute("SAVEPOINT step")?;
@@ -189,7 +232,9 @@ fn run(client: &mut Client, transaction: &Transaction, gid: &str, mut at: impl F
         match (done, step.savepoint) {
             (Ok(()), Some(false) | None) => client.batch_execute("RELEASE step")?,
             (Ok(()), Some(true)) => client.batch_execute("ROLLBACK TO step; RELEASE step")?,
-            (Err(error), _) if expected(&error) => client.batch_execute("ROLLBACK TO step; RELEASE step")?,
+            (Err(error), _) if expected(&error) => {
+                client.batch_execute("ROLLBACK TO step; RELEASE step")?
+            }
             (Err(error), _) => return Err(error),
         }
         at("inside a transaction");
@@ -200,7 +245,10 @@ fn run(client: &mut Client, transaction: &Transaction, gid: &str, mut at: impl F
         End::Prepare { commit } => {
             client.batch_execute(&format!("PREPARE TRANSACTION '{gid}'"))?;
             at("prepared");
-            client.batch_execute(&format!("{} PREPARED '{gid}'", if commit { "COMMIT" } else { "ROLLBACK" }))?;
+            client.batch_execute(&format!(
+                "{} PREPARED '{gid}'",
+                if commit { "COMMIT" } else { "ROLLBACK" }
+            ))?;
         }
     }
     at("ended");
@@ -209,7 +257,9 @@ fn run(client: &mut Client, transaction: &Transaction, gid: &str, mut at: impl F
 
 /// Errors of the user's own making: a key that exists, a row that moved under a trigger.
 fn expected(error: &Error) -> bool {
-    error.code().is_some_and(|code| ["23505", "27000", "21000"].contains(&code.code()))
+    error
+        .code()
+        .is_some_and(|code| ["23505", "27000", "21000"].contains(&code.code()))
 }
 
 #[test]
@@ -220,7 +270,12 @@ fn inv_01_random_transactions_of_every_kind() {
     let mut observer = database.connect();
     observer.batch_execute("SET lock_timeout = '20ms'").unwrap();
     let seen = std::cell::Cell::new(0);
-    let mut runner = TestRunner::new(Config { cases: 150, max_shrink_iters: 200, failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(Config {
+        cases: 150,
+        max_shrink_iters: 200,
+        failure_persistence: None,
+        ..Config::default()
+    });
     let client = std::cell::RefCell::new(client);
     let observer = std::cell::RefCell::new(&mut observer);
     let outcome = runner.run(&transaction(), |transaction| {
@@ -250,7 +305,11 @@ fn inv_01_random_transactions_of_every_kind() {
     if let Err(error) = outcome {
         panic!("{error}");
     }
-    assert!(seen.get() > 300, "only {} states could be looked at", seen.get());
+    assert!(
+        seen.get() > 300,
+        "only {} states could be looked at",
+        seen.get()
+    );
 }
 
 #[test]
@@ -278,29 +337,49 @@ fn inv_01_sessions_at_once_at_every_isolation_level() {
     const TIME: Duration = Duration::from_secs(12);
     let (database, mut client) = Database::with_cortex();
     client.batch_execute(ITEM).unwrap();
-    client.batch_execute("SELECT cortex_bind('item', text_columns => '{body,loud}')").unwrap();
+    client
+        .batch_execute("SELECT cortex_bind('item', text_columns => '{body,loud}')")
+        .unwrap();
     let stop = AtomicBool::new(false);
     let (committed, refused) = (AtomicU64::new(0), AtomicU64::new(0));
     let failures = std::sync::Mutex::new(Vec::new());
     let mut looked = 0;
     std::thread::scope(|scope| {
         for session in 0..SESSIONS {
-            let (database, stop, committed, refused, failures) = (&database, &stop, &committed, &refused, &failures);
+            let (database, stop, committed, refused, failures) =
+                (&database, &stop, &committed, &refused, &failures);
             scope.spawn(move || {
                 let mut client = database.connect();
-                client.batch_execute("SET deadlock_timeout = '20ms'; SET statement_timeout = '20s'").unwrap();
-                let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
+                client
+                    .batch_execute("SET deadlock_timeout = '20ms'; SET statement_timeout = '20s'")
+                    .unwrap();
+                let mut runner = TestRunner::new(Config {
+                    failure_persistence: None,
+                    ..Config::default()
+                });
                 while !stop.load(Ordering::Relaxed) {
                     let transaction = transaction().new_tree(&mut runner).unwrap().current();
-                    match run(&mut client, &transaction, &format!("{}_{session}", database.name), |_| ()) {
+                    match run(
+                        &mut client,
+                        &transaction,
+                        &format!("{}_{session}", database.name),
+                        |_| (),
+                    ) {
                         Ok(()) => drop(committed.fetch_add(1, Ordering::Relaxed)),
                         // Serialization failures and deadlocks are what a user must expect of such a mix.
-                        Err(error) if error.code().is_some_and(|code| code.code().starts_with("40")) => {
+                        Err(error)
+                            if error
+                                .code()
+                                .is_some_and(|code| code.code().starts_with("40")) =>
+                        {
                             refused.fetch_add(1, Ordering::Relaxed);
                             client.batch_execute("ROLLBACK").unwrap();
                         }
                         Err(error) => {
-                            failures.lock().unwrap().push(format!("{transaction:?}: {error:?}"));
+                            failures
+                                .lock()
+                                .unwrap()
+                                .push(format!("{transaction:?}: {error:?}"));
                             client.batch_execute("ROLLBACK").unwrap();
                         }
                     }
@@ -329,10 +408,15 @@ fn inv_01_sessions_at_once_at_every_isolation_level() {
         while start.elapsed() < TIME {
             let differing = differences(&mut observer, ITEM_ROWS);
             // Rows that are not loaded yet have no version; no version may ever be of other content or of no row.
-            let (missing, wrong): (Vec<_>, Vec<_>) = differing.into_iter().partition(|text| text.ends_with("no current version"));
+            let (missing, wrong): (Vec<_>, Vec<_>) = differing
+                .into_iter()
+                .partition(|text| text.ends_with("no current version"));
             loaded |= missing.is_empty();
             if !wrong.is_empty() || loaded && !missing.is_empty() {
-                failures.lock().unwrap().push(format!("{wrong:?} {missing:?}"));
+                failures
+                    .lock()
+                    .unwrap()
+                    .push(format!("{wrong:?} {missing:?}"));
                 break;
             }
             looked += 1;
@@ -344,7 +428,10 @@ fn inv_01_sessions_at_once_at_every_isolation_level() {
     let (committed, refused) = (committed.into_inner(), refused.into_inner());
     println!("{committed} transactions committed, {refused} refused, {looked} states looked at");
     assert!(committed > 50 && looked > 50);
-    let faults: i64 = one(&mut client, "SELECT count(*) FROM cortex.hold WHERE reason = 'fault'");
+    let faults: i64 = one(
+        &mut client,
+        "SELECT count(*) FROM cortex.hold WHERE reason = 'fault'",
+    );
     assert_eq!(faults, 0);
     assert_eq!(differences(&mut client, ITEM_ROWS), Vec::<String>::new());
 }
@@ -361,10 +448,16 @@ fn inv_01_an_old_snapshot_sees_bindings_and_versions_that_are_younger() {
             .unwrap();
         let rows = format!("SELECT 'row:{table}:[' || id || ']', body FROM {table}");
         let differing = |client: &mut Client| {
-            differences(client, &rows).into_iter().filter(|text| text.contains(table)).collect::<Vec<_>>()
+            differences(client, &rows)
+                .into_iter()
+                .filter(|text| text.contains(table))
+                .collect::<Vec<_>>()
         };
         let mut old = database.connect();
-        old.batch_execute(&format!("BEGIN ISOLATION LEVEL {isolation}; SELECT count(*) FROM pg_class")).unwrap();
+        old.batch_execute(&format!(
+            "BEGIN ISOLATION LEVEL {isolation}; SELECT count(*) FROM pg_class"
+        ))
+        .unwrap();
         bind(&mut client, table, "");
         old.batch_execute(&format!(
             "UPDATE {table} SET body = 'old ' || id WHERE id < 4; DELETE FROM {table} WHERE id = 5; INSERT INTO {table} VALUES (100, 'n')"
@@ -373,11 +466,23 @@ fn inv_01_an_old_snapshot_sees_bindings_and_versions_that_are_younger() {
         old.batch_execute("COMMIT").unwrap();
         assert_eq!(differing(&mut client), Vec::<String>::new(), "{isolation}");
         // TRUNCATE removes rows that its transaction cannot see.
-        old.batch_execute(&format!("BEGIN ISOLATION LEVEL {isolation}; SELECT count(*) FROM {table}")).unwrap();
-        client.batch_execute(&format!("INSERT INTO {table} VALUES (200, 'unseen')")).unwrap();
-        old.batch_execute(&format!("TRUNCATE {table}; INSERT INTO {table} VALUES (7, 'after')")).unwrap();
+        old.batch_execute(&format!(
+            "BEGIN ISOLATION LEVEL {isolation}; SELECT count(*) FROM {table}"
+        ))
+        .unwrap();
+        client
+            .batch_execute(&format!("INSERT INTO {table} VALUES (200, 'unseen')"))
+            .unwrap();
+        old.batch_execute(&format!(
+            "TRUNCATE {table}; INSERT INTO {table} VALUES (7, 'after')"
+        ))
+        .unwrap();
         old.batch_execute("COMMIT").unwrap();
-        assert_eq!(differing(&mut client), Vec::<String>::new(), "{isolation}: TRUNCATE");
+        assert_eq!(
+            differing(&mut client),
+            Vec::<String>::new(),
+            "{isolation}: TRUNCATE"
+        );
         assert_eq!(state(&mut client, table).0, "active");
     }
 }
@@ -389,12 +494,30 @@ fn inv_01_a_writer_that_waits_for_another_sees_its_version() {
     bind(&mut client, "note", "");
     let rows = "SELECT format('row:note:[%s]', id), body FROM note";
     for (first, second) in [
-        ("UPDATE note SET body = 'first' WHERE id = 1", "UPDATE note SET body = body || ' second' WHERE id = 1"),
-        ("DELETE FROM note WHERE id = 1", "INSERT INTO note VALUES (1, 'again')"),
-        ("DELETE FROM note WHERE id = 1", "INSERT INTO note VALUES (1, 'again') ON CONFLICT (id) DO UPDATE SET body = 'upserted'"),
-        ("UPDATE note SET id = 3 WHERE id = 2", "INSERT INTO note VALUES (2, 'new two')"),
-        ("DELETE FROM note WHERE id = 3", "UPDATE note SET body = 'gone?' WHERE id = 3"),
-        ("TRUNCATE note", "INSERT INTO note VALUES (1, 'after'), (2, 'after')"),
+        (
+            "UPDATE note SET body = 'first' WHERE id = 1",
+            "UPDATE note SET body = body || ' second' WHERE id = 1",
+        ),
+        (
+            "DELETE FROM note WHERE id = 1",
+            "INSERT INTO note VALUES (1, 'again')",
+        ),
+        (
+            "DELETE FROM note WHERE id = 1",
+            "INSERT INTO note VALUES (1, 'again') ON CONFLICT (id) DO UPDATE SET body = 'upserted'",
+        ),
+        (
+            "UPDATE note SET id = 3 WHERE id = 2",
+            "INSERT INTO note VALUES (2, 'new two')",
+        ),
+        (
+            "DELETE FROM note WHERE id = 3",
+            "UPDATE note SET body = 'gone?' WHERE id = 3",
+        ),
+        (
+            "TRUNCATE note",
+            "INSERT INTO note VALUES (1, 'after'), (2, 'after')",
+        ),
     ] {
         let mut one_ = database.connect();
         let mut two = database.connect();
@@ -403,7 +526,11 @@ fn inv_01_a_writer_that_waits_for_another_sees_its_version() {
         std::thread::sleep(Duration::from_millis(100));
         one_.batch_execute("COMMIT").unwrap();
         waiting.join().unwrap().unwrap();
-        assert_eq!(differences(&mut client, rows), Vec::<String>::new(), "{first}; {second}");
+        assert_eq!(
+            differences(&mut client, rows),
+            Vec::<String>::new(),
+            "{first}; {second}"
+        );
     }
     assert_eq!(state(&mut client, "note").0, "active");
 }
@@ -412,18 +539,31 @@ fn inv_01_a_writer_that_waits_for_another_sees_its_version() {
 fn inv_01_cancelled_and_timed_out_writes_leave_nothing() {
     let (_database, mut client) = Database::with_cortex();
     client.batch_execute("CREATE TABLE big (id int PRIMARY KEY, body text); INSERT INTO big SELECT g, repeat('x', 200) FROM generate_series(1, 20000) g").unwrap();
-    client.batch_execute("SELECT cortex_bind('big'); SELECT cortex_reconcile('big')").unwrap();
+    client
+        .batch_execute("SELECT cortex_bind('big'); SELECT cortex_reconcile('big')")
+        .unwrap();
     let mut cancelled = 0;
     for milliseconds in [20, 60, 120, 200, 300] {
-        client.batch_execute(&format!("SET statement_timeout = '{milliseconds}ms'")).unwrap();
+        client
+            .batch_execute(&format!("SET statement_timeout = '{milliseconds}ms'"))
+            .unwrap();
         if let Err(error) = client.batch_execute("UPDATE big SET body = body || 'y'") {
             assert_eq!(error.code().unwrap().code(), "57014", "{error:?}");
             cancelled += 1;
         }
         client.batch_execute("SET statement_timeout = 0").unwrap();
-        assert_eq!(differences(&mut client, "SELECT format('row:big:[%s]', id), body FROM big"), Vec::<String>::new());
+        assert_eq!(
+            differences(
+                &mut client,
+                "SELECT format('row:big:[%s]', id), body FROM big"
+            ),
+            Vec::<String>::new()
+        );
     }
     assert!(cancelled > 0);
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM cortex.hold"), 0);
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM cortex.hold"),
+        0
+    );
     failure(&mut client, "UPDATE big SET id = 1");
 }

@@ -26,7 +26,10 @@ fn differing(client: &mut Client) -> Vec<String> {
     let part = "SELECT format('row:part:[%s,%s]', id, to_json(kind)), body FROM part";
     let of = |client: &mut Client, rows: &str, binding: &str| {
         let prefix = format!("row:{binding}:");
-        differences(client, rows).into_iter().filter(|text| text.starts_with(&prefix)).collect::<Vec<_>>()
+        differences(client, rows)
+            .into_iter()
+            .filter(|text| text.starts_with(&prefix))
+            .collect::<Vec<_>>()
     };
     let mut all = of(client, note, "note");
     all.extend(of(client, part, "part"));
@@ -36,7 +39,11 @@ fn differing(client: &mut Client) -> Vec<String> {
 fn bound() -> (Database, Client) {
     let (database, mut client) = Database::with_cortex();
     client.batch_execute(TABLES).unwrap();
-    bind(&mut client, "note", "title_column => 'title', origin => 'the notes'");
+    bind(
+        &mut client,
+        "note",
+        "title_column => 'title', origin => 'the notes'",
+    );
     bind(&mut client, "part", "");
     bind(&mut client, "past", "");
     bind(&mut client, "dropped", "");
@@ -53,12 +60,22 @@ fn bound() -> (Database, Client) {
 fn succeed(output: Output, what: &str) -> Vec<u8> {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{what}: {errors}");
-    assert!(!errors.contains("ERROR") && !errors.contains("WARNING") && !errors.contains("cortex"), "{what}: {errors}");
+    assert!(
+        !errors.contains("ERROR") && !errors.contains("WARNING") && !errors.contains("cortex"),
+        "{what}: {errors}"
+    );
     output.stdout
 }
 
 fn dump(database: &Database, arguments: &[&str]) -> Vec<u8> {
-    succeed(database.program("pg_dump").args(arguments).output().unwrap(), "pg_dump")
+    succeed(
+        database
+            .program("pg_dump")
+            .args(arguments)
+            .output()
+            .unwrap(),
+        "pg_dump",
+    )
 }
 
 fn restore(database: &Database, program: &str, arguments: &[&str], dump: &[u8]) {
@@ -79,10 +96,25 @@ fn restore(database: &Database, program: &str, arguments: &[&str], dump: &[u8]) 
 
 /// Everything of ours as text, apart from oids and what a restore may renumber.
 fn contents(client: &mut Client) -> String {
-    let tables = ["namespace", "source", "source_version", "hold", "change", "installation"];
-    let parts: Vec<String> = tables.iter().map(|table| format!("(SELECT md5(string_agg(t::text, ',' ORDER BY t::text)) FROM cortex.{table} t)")).collect();
+    let tables = [
+        "namespace",
+        "source",
+        "source_version",
+        "hold",
+        "change",
+        "installation",
+    ];
+    let parts: Vec<String> = tables
+        .iter()
+        .map(|table| {
+            format!("(SELECT md5(string_agg(t::text, ',' ORDER BY t::text)) FROM cortex.{table} t)")
+        })
+        .collect();
     let bindings = "(SELECT string_agg(format('%s %s %s %s %s', name, relation, key_columns, text_columns, origin), ',' ORDER BY id) FROM cortex.binding)";
-    one(client, &format!("SELECT concat_ws(' ', {}, {bindings})", parts.join(", ")))
+    one(
+        client,
+        &format!("SELECT concat_ws(' ', {}, {bindings})", parts.join(", ")),
+    )
 }
 
 /// Bindings of a restored database follow every kind of change, renames included.
@@ -121,7 +153,12 @@ fn a_plain_dump_comes_back_through_psql() {
     let before = contents(&mut client);
     let text = dump(&database, &[]);
     let other = Database::empty();
-    restore(&other, "psql", &["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"], &text);
+    restore(
+        &other,
+        "psql",
+        &["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"],
+        &text,
+    );
     let mut client = other.connect();
     assert_eq!(contents(&mut client), before);
     goes_on(&mut client);
@@ -139,7 +176,12 @@ fn a_binary_dump_comes_back_at_once_and_in_parts() {
     goes_on(&mut client);
     let parts = Database::empty();
     for section in ["pre-data", "data", "post-data"] {
-        restore(&parts, "pg_restore", &["--exit-on-error", &format!("--section={section}")], &archive);
+        restore(
+            &parts,
+            "pg_restore",
+            &["--exit-on-error", &format!("--section={section}")],
+            &archive,
+        );
     }
     let mut client = parts.connect();
     assert_eq!(contents(&mut client), before);
@@ -150,27 +192,53 @@ fn a_binary_dump_comes_back_at_once_and_in_parts() {
 fn a_dump_of_a_restored_database_makes_the_same_triggers() {
     let triggers = |dump: &[u8]| {
         let text = String::from_utf8_lossy(dump);
-        let mut lines: Vec<String> = text.lines().filter(|line| line.contains("TRIGGER cortex_")).map(str::to_owned).collect();
+        let mut lines: Vec<String> = text
+            .lines()
+            .filter(|line| line.contains("TRIGGER cortex_"))
+            .map(str::to_owned)
+            .collect();
         lines.sort();
         lines
     };
     let (database, _client) = bound();
     let text = dump(&database, &[]);
     let other = Database::empty();
-    restore(&other, "psql", &["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"], &text);
+    restore(
+        &other,
+        "psql",
+        &["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"],
+        &text,
+    );
     let first = triggers(&text);
     // Five on each table that holds rows, four on each level above; states are lines of their own.
-    assert_eq!(first.iter().filter(|line| line.starts_with("CREATE")).count(), 3 * 5 + 2 * 4);
+    assert_eq!(
+        first
+            .iter()
+            .filter(|line| line.starts_with("CREATE"))
+            .count(),
+        3 * 5 + 2 * 4
+    );
     assert_eq!(triggers(&dump(&other, &[])), first);
 }
 
 #[test]
 fn loading_data_with_triggers_disabled_is_noticed() {
     let (database, mut client) = bound();
-    let data = dump(&database, &["--data-only", "--disable-triggers", "--table=public.note"]);
+    let data = dump(
+        &database,
+        &["--data-only", "--disable-triggers", "--table=public.note"],
+    );
     client.batch_execute("DELETE FROM note").unwrap();
-    restore(&database, "psql", &["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"], &data);
-    assert_eq!(state(&mut client, "note").1.as_deref(), Some("needs_reconcile"));
+    restore(
+        &database,
+        "psql",
+        &["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"],
+        &data,
+    );
+    assert_eq!(
+        state(&mut client, "note").1.as_deref(),
+        Some("needs_reconcile")
+    );
     one::<String>(&mut client, "SELECT cortex_reconcile('note')::text");
     assert_eq!(differing(&mut client), Vec::<String>::new());
 }

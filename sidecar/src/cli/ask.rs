@@ -243,14 +243,19 @@ pub fn report_lines(report: &Report) -> Vec<String> {
             lines.push(format!("           found:    {}", step.found));
         }
     }
+    lines.push(report_summary(report));
+    lines
+}
+
+/// A report in one line: outcome, level, and the code of a failure.
+pub fn report_summary(report: &Report) -> String {
     let level = report
         .level
         .map_or("none".to_owned(), |level| plain(&level));
     let code = report
         .code
         .map_or(String::new(), |code| format!(", {}", plain(&code)));
-    lines.push(format!("{}: level {level}{code}", plain(&report.outcome)));
-    lines
+    format!("{}: level {level}{code}", plain(&report.outcome))
 }
 
 /// The name that a value has in JSON, without quotes.

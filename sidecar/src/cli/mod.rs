@@ -1,6 +1,7 @@
 //! The command line: what can be asked, and how the answer is shown.
 
 mod ask;
+mod demo;
 mod doctor;
 mod explain;
 mod ingest;
@@ -16,36 +17,37 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::{self, Config, Origin};
 use crate::error::{Failure, Outcome};
+pub use ask::report_summary;
 pub use output::Output;
 pub use progress::Progress;
 
 const AFTER_HELP: &str = "\
 Examples:
-  cortex up                                   start the service: REST on 127.0.0.1:7411, and a worker
-  cortex ingest docs/                         make the text files below docs/ sources
-  cortex read 'how is the WAL archived?'      the best fresh claims, packed into a token budget
-  cortex find 'how is the WAL archived?'      quoted evidence with row, version and bytes, and a trace
-  cortex verify 42                            recompute and replay trace 42
-  cortex doctor                               check everything, and say what to do
+  cortex up                               start the service: REST on 127.0.0.1:7411, and a worker
+  cortex ingest docs/                     make the text files below docs/ sources
+  cortex read 'how is WAL archived?'      the best fresh claims, packed into a token budget
+  cortex find 'how is WAL archived?'      quotes with row, version and bytes, and a trace
+  cortex verify 42                        recompute and replay trace 42
+  cortex doctor                           check everything, and say what to do
 
 Rows of your own tables come in by SQL: SELECT cortex_bind('your_table').
 
-Settings come from cortex.toml (looked for here and in each folder above, or named by CORTEX_CONFIG), then
-from the environment: CORTEX_<SECTION>__<KEY>. `cortex doctor --defaults` prints every setting.
+Settings come from cortex.toml (looked for here and in each folder above, or named by CORTEX_CONFIG),
+then from the environment: CORTEX_<SECTION>__<KEY>. `cortex doctor --defaults` prints every setting.
 
 Exit codes:
   0  done
   1  a check or a verification did not pass
   2  wrong arguments or settings
   3  PostgreSQL or the service cannot be reached
-  4  PostgreSQL refused, or has no extension that this binary works with; the SQLSTATE is shown
+  4  PostgreSQL refused (the SQLSTATE is shown), or has no extension that this binary works with
   5  a file, a port or a process of this machine, or a fault of ours
 
 \"Verified\" means recorded, bound and replayable. It never means true.";
 
 /// Memory and evidence for agents, in PostgreSQL.
 #[derive(Debug, Parser)]
-#[command(name = "cortex", version, after_help = AFTER_HELP, max_term_width = 100)]
+#[command(name = "cortex", version, after_help = AFTER_HELP, max_term_width = 104)]
 struct CommandLine {
     #[command(flatten)]
     common: Common,
@@ -86,6 +88,8 @@ enum Command {
     Explain(explain::Explain),
     /// Check database, extension, worker, queue, model and settings
     Doctor(doctor::Doctor),
+    /// Show the whole path on a private cluster, each claim checked
+    Demo(demo::Demo),
 }
 
 /// Runs the command line of this process.
@@ -152,6 +156,7 @@ fn run(line: CommandLine, out: &mut Output) -> Outcome<()> {
         Command::Find(find) => block_on(ask::find(find, &context, out))?,
         Command::Verify(verify) => block_on(ask::verify(verify, &context, out))?,
         Command::Explain(explain) => block_on(explain::run(explain, &context, out))?,
+        Command::Demo(demo) => block_on(demo::run(demo, &context, out))?,
         Command::Doctor(_) => block_on(doctor::run(&context, out))?,
     }
 }

@@ -74,6 +74,11 @@ impl Output {
         }
     }
 
+    /// The output has told of a failure; it is not to be told again.
+    pub fn said(&mut self) {
+        self.said = true;
+    }
+
     /// Ends a command whose output already says that a check did not pass.
     pub fn not_passed(&mut self) -> Outcome<()> {
         self.said = true;

@@ -38,9 +38,10 @@ impl Progress {
                     " ".repeat(WIDTH - full)
                 )
             }
-            _ => format!("{done}"),
+            _ if done > 0 => format!("{done}"),
+            _ => String::new(),
         };
-        let _ = write!(io::stderr(), "\r\x1b[2K  {} {bar} {note}", self.label);
+        let _ = write!(io::stderr(), "\r\x1b[2K  {}: {bar} {note}", self.label);
         let _ = io::stderr().flush();
     }
 }

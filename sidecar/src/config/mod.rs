@@ -259,7 +259,7 @@ impl Config {
             .is_err()
         {
             return Err(invalid(format!("log.level is {:?}", self.log.level)).hint(
-                "use error, warn, info, debug or trace, or directives such as `info,cortex=debug`",
+                "use error, warn, info, debug or trace, or directives such as `warn,cortex_sidecar::worker=debug`",
             ));
         }
         self.check_exposure()

@@ -26,8 +26,6 @@ SELECT (r.step ->> 'done')::boolean, (r.step ->> 'stored')::bigint
 const REGISTER: &str = "SELECT {cortex}.cortex_space_register($1, $2, $3, $4, $5, $6)";
 const USE_SPACE: &str = "SELECT {cortex}.cortex_space_use($1, $2)::text";
 const WITHOUT_SPACE: &str = "SELECT namespace::text FROM cortex.namespaces WHERE space IS NULL";
-const OPEN_JOBS: &str = "
-SELECT count(*) FILTER (WHERE state <> 'dead'), count(*) FILTER (WHERE state = 'dead') FROM cortex.jobs";
 
 /// A job that this worker holds.
 #[derive(Clone, Debug)]
@@ -227,17 +225,6 @@ impl Db {
             statement.bind(namespace).bind(space)
         })
         .await
-    }
-
-    /// Jobs that are not done, and jobs that are dead.
-    ///
-    /// # Errors
-    /// As [`Db::rows`].
-    pub async fn open_jobs(&self) -> Outcome<(i64, i64)> {
-        let row = self
-            .row(Access::Read, OPEN_JOBS, |statement| statement)
-            .await?;
-        Ok((column(&row, 0)?, column(&row, 1)?))
     }
 }
 

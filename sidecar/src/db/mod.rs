@@ -8,6 +8,7 @@ mod catalog;
 mod failure;
 pub mod jobs;
 pub mod reader;
+pub mod state;
 
 use std::sync::{Arc, RwLock};
 use std::time::Duration;

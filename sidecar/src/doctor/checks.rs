@@ -80,23 +80,19 @@ pub(super) fn pgvector(catalog: &Catalog) -> Check {
     }
 }
 
-const STORAGE: &str = "
-SELECT pg_catalog.pg_size_pretty(pg_catalog.pg_database_size(pg_catalog.current_database())),
-       coalesce((SELECT pg_catalog.pg_size_pretty(sum(pg_catalog.pg_total_relation_size(c.oid)))
-                   FROM pg_catalog.pg_class c WHERE c.relkind = 'r' AND c.relnamespace = 'cortex'::regnamespace), '0 bytes'),
-       pg_catalog.current_setting('fsync')::boolean AND pg_catalog.current_setting('full_page_writes')::boolean,
-       pg_catalog.pg_is_in_recovery()";
-
 pub(super) async fn storage(db: &Db) -> Outcome<Check> {
-    let row = db.row(Access::Read, STORAGE, |statement| statement).await?;
-    let (whole, ours): (String, String) = (column(&row, 0)?, column(&row, 1)?);
-    let standby = if column(&row, 3)? {
-        ", a standby: it answers and does not work"
-    } else {
-        ""
-    };
-    let found = format!("database {whole}, of it schema cortex {ours}{standby}");
-    if column(&row, 2)? {
+    let storage = db.storage().await?;
+    let found = format!(
+        "database {}, of it schema cortex {}{}",
+        megabytes(storage.database_bytes),
+        megabytes(storage.cortex_bytes),
+        if storage.standby {
+            ", a standby: it answers and does not work"
+        } else {
+            ""
+        }
+    );
+    if storage.durable {
         return Ok(Check::ok("storage", found));
     }
     Ok(Check::warn(
@@ -104,6 +100,11 @@ pub(super) async fn storage(db: &Db) -> Outcome<Check> {
         format!("{found}; fsync or full_page_writes is off"),
         "a power cut can destroy this database: switch both on unless it may be lost",
     ))
+}
+
+fn megabytes(bytes: i64) -> String {
+    let tenths = bytes / 104_858;
+    format!("{}.{} MB", tenths / 10, tenths % 10)
 }
 
 pub(super) async fn query(config: &Config, db: &Db, encoder: &Encoder) -> Outcome<Check> {
@@ -211,19 +212,17 @@ pub(super) async fn sealer(db: &Db) -> Outcome<Check> {
     ))
 }
 
-const QUEUE: &str = "
-SELECT count(*) FILTER (WHERE j.state = 'ready'), count(*) FILTER (WHERE j.state = 'running'),
-       count(*) FILTER (WHERE j.state = 'dead'),
-       (SELECT pg_catalog.format('job %s (%s): %s', d.job_id, d.kind, d.last_error)
-          FROM cortex.jobs d WHERE d.state = 'dead' ORDER BY d.job_id LIMIT 1)
-  FROM cortex.jobs j";
-
 pub(super) async fn queue(db: &Db) -> Outcome<Check> {
-    let row = db.row(Access::Read, QUEUE, |statement| statement).await?;
-    let (ready, running, dead): (i64, i64, i64) =
-        (column(&row, 0)?, column(&row, 1)?, column(&row, 2)?);
-    let found = format!("{ready} jobs ready, {running} running, {dead} dead");
-    let Some(first): Option<String> = column(&row, 3)? else {
+    let backlog = db.backlog().await?;
+    let found = format!(
+        "{} jobs ready, {} running, {} dead; {} versions to chunk, {} items to embed",
+        backlog.jobs_ready,
+        backlog.jobs_running,
+        backlog.jobs_dead,
+        backlog.pending_chunk,
+        backlog.pending_embed
+    );
+    let Some(first) = backlog.first_dead else {
         return Ok(Check::ok("queue", found));
     };
     Ok(Check::fail(

@@ -49,11 +49,11 @@ impl Embedder {
     /// Like [`Embedder::load`], to run on `threads` threads.
     pub fn load_with_threads(dir: &Path, threads: NonZeroUsize) -> Result<Embedder, EmbedError> {
         let manifest = Manifest::read(dir)?;
-        manifest.verify_files(dir)?;
+        let files = manifest.read_files(dir)?;
         let space = manifest.space();
         let embedder = Embedder {
-            word_pieces: WordPieces::load(dir, manifest.max_word_pieces)?,
-            encoder: Encoder::load(dir, space.dimensions)?,
+            word_pieces: WordPieces::load(dir, &files.tokenizer, manifest.max_word_pieces)?,
+            encoder: Encoder::load(dir, files.graph, files.weights, space.dimensions)?,
             lanes: Lanes::new(threads),
             space,
         };

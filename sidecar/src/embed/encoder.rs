@@ -17,8 +17,13 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// Loads `dir/model.onnx` and the weights it points into.
-    pub(super) fn load(dir: &Path, dimensions: usize) -> Result<Encoder, EmbedError> {
+    /// Prepares the graph, the content of `dir/model.onnx`, with the weights it points into.
+    pub(super) fn load(
+        dir: &Path,
+        graph: Vec<u8>,
+        weights: Vec<u8>,
+        dimensions: usize,
+    ) -> Result<Encoder, EmbedError> {
         let path = dir.join(manifest::GRAPH);
         let unusable = |reason: String| EmbedError::Unusable {
             path: path.clone(),
@@ -26,7 +31,8 @@ impl Encoder {
         };
         let model = ModelOptions::with_all_ops()
             .prepack_weights(true)
-            .load_file(&path)
+            .external_data(manifest::WEIGHTS, weights)
+            .load(graph)
             .map_err(|error| unusable(error.to_string()))?;
         let node = |name: &str| {
             model

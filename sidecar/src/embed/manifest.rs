@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{EmbedError, EmbeddingSpace};
 
 pub(super) const MANIFEST: &str = "MODEL.json";
-pub(super) const WEIGHTS: &str = "model.safetensors";
+pub(super) const WEIGHTS: &str = "model.safetensors.data";
 pub(super) const TOKENIZER: &str = "tokenizer.json";
 pub(super) const GRAPH: &str = "model.onnx";
 
@@ -52,12 +52,19 @@ pub(super) struct Probe {
 
 #[derive(Debug, Deserialize)]
 struct Files {
-    #[serde(rename = "model.safetensors")]
+    #[serde(rename = "model.safetensors.data")]
     weights: PinnedFile,
     #[serde(rename = "tokenizer.json")]
     tokenizer: PinnedFile,
     #[serde(rename = "model.onnx")]
     graph: PinnedFile,
+}
+
+/// The checked content of a model folder.
+pub(super) struct ModelFiles {
+    pub(super) graph: Vec<u8>,
+    pub(super) tokenizer: Vec<u8>,
+    pub(super) weights: Vec<u8>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -72,9 +79,13 @@ impl Manifest {
         let path = dir.join(MANIFEST);
         let file = open(dir, MANIFEST)?;
         let mut text = String::new();
-        file.take(MAX_MANIFEST_BYTES)
+        file.take(MAX_MANIFEST_BYTES + 1)
             .read_to_string(&mut text)
             .map_err(|source| unreadable(&path, source))?;
+        if text.len() as u64 > MAX_MANIFEST_BYTES {
+            let reason = format!("it is larger than {MAX_MANIFEST_BYTES} bytes");
+            return Err(EmbedError::Manifest { path, reason });
+        }
         let manifest: Manifest =
             serde_json::from_str(&text).map_err(|error| EmbedError::Manifest {
                 path: path.clone(),
@@ -122,16 +133,15 @@ impl Manifest {
         None
     }
 
-    /// Checks size and BLAKE3 digest of each file of the model.
-    pub(super) fn verify_files(&self, dir: &Path) -> Result<(), EmbedError> {
-        let files = [
-            (GRAPH, &self.files.graph),
-            (TOKENIZER, &self.files.tokenizer),
-            (WEIGHTS, &self.files.weights),
-        ];
-        files
-            .into_iter()
-            .try_for_each(|(name, pinned)| pinned.verify(dir, name))
+    /// Reads the files of the model, each checked against its size and BLAKE3 digest.
+    ///
+    /// Whoever uses the model gets these bytes and opens no file again, so what was checked is what runs.
+    pub(super) fn read_files(&self, dir: &Path) -> Result<ModelFiles, EmbedError> {
+        Ok(ModelFiles {
+            graph: self.files.graph.read(dir, GRAPH)?,
+            tokenizer: self.files.tokenizer.read(dir, TOKENIZER)?,
+            weights: self.files.weights.read(dir, WEIGHTS)?,
+        })
     }
 
     /// The space of this model's vectors.
@@ -164,32 +174,36 @@ impl Manifest {
 }
 
 impl PinnedFile {
-    fn verify(&self, dir: &Path, name: &'static str) -> Result<(), EmbedError> {
+    fn read(&self, dir: &Path, name: &'static str) -> Result<Vec<u8>, EmbedError> {
         let path = dir.join(name);
+        let wrong = |reason: String| EmbedError::WrongFile {
+            path: path.clone(),
+            reason,
+        };
         let file = open(dir, name)?;
         let size = file
             .metadata()
             .map_err(|source| unreadable(&path, source))?
             .len();
         if size != self.bytes {
-            return Err(EmbedError::WrongFile {
-                path,
-                reason: format!("it has {size} bytes, expected {}", self.bytes),
-            });
+            return Err(wrong(format!(
+                "it has {size} bytes, expected {}",
+                self.bytes
+            )));
         }
-        let mut hasher = blake3::Hasher::new();
-        // One byte more than expected shows a file that grows while it is read.
-        hasher
-            .update_reader(file.take(self.bytes.saturating_add(1)))
+        // The size is now that of a file that exists, so the manifest cannot make us reserve more than that.
+        let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
+        file.take(size)
+            .read_to_end(&mut content)
             .map_err(|source| unreadable(&path, source))?;
-        let found = hasher.finalize().to_hex();
+        let found = blake3::hash(&content).to_hex();
         if found.as_str() != self.blake3 {
-            return Err(EmbedError::WrongFile {
-                path,
-                reason: format!("its BLAKE3 is {found}, expected {}", self.blake3),
-            });
+            return Err(wrong(format!(
+                "its BLAKE3 is {found}, expected {}",
+                self.blake3
+            )));
         }
-        Ok(())
+        Ok(content)
     }
 }
 

@@ -22,15 +22,19 @@ pub(super) struct Encoded {
 }
 
 impl WordPieces {
-    /// Loads `dir/tokenizer.json`.
-    pub(super) fn load(dir: &Path, max_pieces: usize) -> Result<WordPieces, EmbedError> {
+    /// Reads a tokenizer from the content of `dir/tokenizer.json`.
+    pub(super) fn load(
+        dir: &Path,
+        content: &[u8],
+        max_pieces: usize,
+    ) -> Result<WordPieces, EmbedError> {
         let path = dir.join(manifest::TOKENIZER);
         let unusable = |reason: String| EmbedError::Unusable {
             path: path.clone(),
             reason,
         };
         let mut tokenizer =
-            Tokenizer::from_file(&path).map_err(|error| unusable(error.to_string()))?;
+            Tokenizer::from_bytes(content).map_err(|error| unusable(error.to_string()))?;
         // The published file pads to and cuts at 128 pieces. We do both ourselves, to pad to the batch and to count what is cut.
         tokenizer.with_padding(None);
         tokenizer

@@ -42,7 +42,7 @@ pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) 
     info!(
         id,
         %method,
-        route = shown(&path),
+        route = route(&path),
         status = response.status().as_u16(),
         ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
         "request"
@@ -108,14 +108,22 @@ fn same(a: &[u8], b: &[u8]) -> bool {
     blake3::hash(a) == blake3::hash(b)
 }
 
-/// Names of sources stand in paths and may say what they hold; logs get the route.
-fn shown(path: &str) -> &str {
-    const SOURCES: &str = "/api/v1/sources/";
-    if path.starts_with(SOURCES) {
-        "/api/v1/sources/{id}"
-    } else {
-        path
-    }
+/// The route of a path, for the log: paths themselves may hold names of sources, which say what they hold.
+fn route(path: &str) -> &'static str {
+    let fits = |route: &str| {
+        let (mut parts, mut wanted) = (path.split('/'), route.split('/'));
+        loop {
+            match (parts.next(), wanted.next()) {
+                (None, None) => return true,
+                (Some(part), Some(name)) if part == name || name.starts_with('{') => {}
+                _ => return false,
+            }
+        }
+    };
+    super::routes()
+        .map(|(_, route)| route)
+        .find(|route| fits(route))
+        .unwrap_or("(none)")
 }
 
 fn request_id() -> String {
@@ -127,4 +135,24 @@ fn request_id() -> String {
         *RUN & 0xffff_ffff,
         COUNT.fetch_add(1, Ordering::Relaxed)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::route;
+
+    #[test]
+    fn logs_name_routes_and_not_paths() {
+        assert_eq!(route("/api/v1/read"), "/api/v1/read");
+        assert_eq!(
+            route("/api/v1/sources/file%3Asecret.md"),
+            "/api/v1/sources/{id}"
+        );
+        assert_eq!(
+            route("/api/v1/traces/7/verify"),
+            "/api/v1/traces/{id}/verify"
+        );
+        assert_eq!(route("/api/v1/traces/7/secret"), "(none)");
+        assert_eq!(route("/api/v1/sources/secret/more"), "(none)");
+    }
 }

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use super::App;
 use super::reply::RawJson;
 use crate::db::reader::Question;
+use crate::db::state::{Backlog, Storage};
 use crate::error::{Failure, Outcome};
 use crate::worker::View;
 
@@ -27,6 +28,9 @@ struct Health {
     embedding: String,
     /// What the trial search did.
     search: Option<Search>,
+    storage: Option<Storage>,
+    /// What is not done yet; null where this role may not see it.
+    backlog: Option<Backlog>,
     /// `cortex_health()`, as PostgreSQL wrote it.
     database: Option<Box<RawValue>>,
     /// The worker of this process; null where it runs none.
@@ -54,6 +58,8 @@ pub(super) async fn health(State(app): State<App>) -> Response {
             .space()
             .map_or_else(str::to_owned, |space| space.model.clone()),
         search: None,
+        storage: None,
+        backlog: None,
         database: None,
         worker: app.worker.as_ref().map(|status| status.view()),
         warnings: Vec::new(),
@@ -84,6 +90,17 @@ async fn fill(app: &App, health: &mut Health) -> Outcome<()> {
     catalog.check_version()?;
     let database = app.db.health().await?;
     health.database = RawValue::from_string(database).ok();
+    let storage = app.db.storage().await?;
+    if !storage.durable {
+        let warning = "fsync or full_page_writes is off: a power cut can destroy this database";
+        health.warnings.push(warning.to_owned());
+    }
+    health.storage = Some(storage);
+    health.backlog = match app.db.backlog().await {
+        Ok(backlog) => Some(backlog),
+        Err(failure) if failure.code == "forbidden" => None,
+        Err(failure) => return Err(failure),
+    };
     let namespace = app.config.read.namespace.clone();
     let started = std::time::Instant::now();
     let vector = app.encoder.question(&app.db, &namespace, TRIAL).await?;

@@ -75,6 +75,14 @@ impl Worker {
     /// away is waited for.
     pub async fn run(self) -> Outcome<()> {
         info!(worker = self.status.name(), "worker starts");
+        let status = self.status.clone();
+        let outcome = self.work().await;
+        status.stopped();
+        info!(worker = status.name(), "worker stopped");
+        outcome
+    }
+
+    async fn work(self) -> Outcome<()> {
         if !self.wait_for_database().await? {
             return Ok(());
         }
@@ -92,14 +100,11 @@ impl Worker {
         while let Some(ended) = tasks.join_next().await {
             if let Err(error) = ended {
                 self.stop.cancel();
-                self.status.stopped();
                 return Err(Failure::internal(format!(
                     "a task of the worker stopped: {error}"
                 )));
             }
         }
-        self.status.stopped();
-        info!(worker = self.status.name(), "worker stopped");
         Ok(())
     }
 

@@ -1,0 +1,215 @@
+//! What a named algorithm once gave, it gives for ever: replay of old traces rests on it. If one of these
+//! fails, the algorithm needs a new name beside the old one, not a new digest here.
+
+mod common;
+
+use cortex_core::chunker::{self, ChunkOptions};
+use cortex_core::lexical::{self, Params, Posting, Stats};
+use cortex_core::pack::{self, PackItem};
+use cortex_core::{analyzer, extract, fusion, tokens, vector};
+use serde::Serialize;
+
+/// Digest of what `algorithm` gives for each text of the corpus.
+fn digest<T: Serialize>(algorithm: impl Fn(&str) -> T) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for text in corpus() {
+        hasher.update(&serde_json::to_vec(&algorithm(&text)).expect("plain data"));
+    }
+    hasher.finalize().to_hex().as_str()[..32].to_owned()
+}
+
+/// Naughty strings, one document of all of them, and prose by rule: numbers choose words and punctuation.
+fn corpus() -> Vec<String> {
+    const WORDS: [&str; 24] = [
+        "The",
+        "relational",
+        "user_id",
+        "getUserName",
+        "running",
+        "PostgreSQL",
+        "15.2",
+        "e.g.",
+        "don't",
+        "état",
+        "東京都",
+        "database",
+        "Straße",
+        "happily",
+        "1,000",
+        "nationalization",
+        "Dr.",
+        "CPUs",
+        "가나다",
+        "ข้อมูล",
+        "x;",
+        "(see",
+        "above),",
+        "of",
+    ];
+    const ENDS: [&str; 8] = [" ", " ", " ", " ", ". ", "? ", "\n", "\r\n\r\n"];
+    let mut texts = common::naughty_strings();
+    texts.push(texts.join("\n"));
+    let mut state = 1_u64;
+    let mut prose = String::new();
+    for _ in 0..4_000 {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        prose.push_str(WORDS[(state >> 33) as usize % WORDS.len()]);
+        prose.push_str(ENDS[(state >> 45) as usize % ENDS.len()]);
+    }
+    texts.push(prose);
+    texts
+}
+
+#[test]
+fn names_are_those_that_were_recorded() {
+    assert_eq!(
+        [
+            tokens::NAME,
+            analyzer::NAME,
+            chunker::NAME,
+            extract::NAME,
+            lexical::NAME,
+            fusion::NAME,
+            vector::NAME,
+            pack::NAME,
+        ],
+        [
+            "estimate/1",
+            "cortex-text/1",
+            "cortex-chunk/1",
+            "cortex-extract/1",
+            "cortex-bm25/1",
+            "cortex-rrf/1",
+            "cortex-quant/1",
+            "cortex-pack/1",
+        ]
+    );
+}
+
+#[test]
+fn token_estimates() {
+    assert_eq!(digest(tokens::estimate), "6b89a846ab842790dd2f490ecd30dd21");
+}
+
+#[test]
+fn terms_with_positions() {
+    let shown = |text: &str| {
+        let tokens = analyzer::analyze(text);
+        let fields: Vec<_> = tokens
+            .into_iter()
+            .map(|token| {
+                (
+                    token.term,
+                    token.start,
+                    token.end,
+                    token.position,
+                    token.stop,
+                )
+            })
+            .collect();
+        fields
+    };
+    assert_eq!(digest(shown), "ae08c2791abcf0805018e6c808595e23");
+    assert_eq!(
+        digest(analyzer::normalise),
+        "01b8b50f49177d2286a5140b494b7249"
+    );
+}
+
+#[test]
+fn chunk_spans() {
+    let spans = |text: &str| {
+        let chunks = chunker::chunk(text, &ChunkOptions::default());
+        chunks
+            .into_iter()
+            .map(|chunk| (chunk.start, chunk.end, chunk.tokens))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(digest(spans), "0b0a22643d6ce6036fb070f3996e041b");
+}
+
+#[test]
+fn claim_spans() {
+    let spans = |text: &str| {
+        extract::extract(text)
+            .into_iter()
+            .map(|claim| (claim.start, claim.end))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(digest(spans), "fbd7cf1fd1e8c679d57cf495b97e2ec1");
+}
+
+#[test]
+fn scores_and_their_fusion() {
+    let texts = corpus();
+    let counted: Vec<_> = texts
+        .iter()
+        .map(|text| analyzer::term_counts(text))
+        .collect();
+    let stats = Stats {
+        items: texts.len() as u64,
+        term_total: counted.iter().map(|(_, length)| u64::from(*length)).sum(),
+    };
+    let postings = |term: &str| -> Vec<Posting> {
+        let holding = (0_i64..).zip(&counted).filter_map(|(item, (counts, len))| {
+            counts.get(term).map(|&tf| Posting {
+                item,
+                tf,
+                len: *len,
+            })
+        });
+        holding.collect()
+    };
+    let ranking = |query: &str| {
+        let terms = analyzer::query_terms(query);
+        let lists: Vec<_> = terms
+            .iter()
+            .map(|term| (term.as_str(), postings(term)))
+            .collect();
+        lexical::rank(&lists, stats, Params::default()).expect("the statistics are in range")
+    };
+    assert_eq!(digest(ranking), "d3924c9b5046661ed108e5d008720504");
+    let fused = |query: &str| {
+        let ids: Vec<i64> = ranking(query).into_iter().map(|(item, _)| item).collect();
+        fusion::fuse(&[&ids, &[3, 1, 2]])
+    };
+    assert_eq!(digest(fused), "39fbbe9b7b008ee18e3cf3902d3683cf");
+}
+
+#[test]
+fn quantised_vectors() {
+    let quantised = |text: &str| {
+        let values: Vec<f32> = text.bytes().map(|byte| f32::from(byte) - 96.5).collect();
+        vector::quantise(&values).ok()
+    };
+    assert_eq!(digest(quantised), "333b80ddfb20d692cf01b429c83df554");
+}
+
+#[test]
+fn packed_contexts() {
+    let packed = |text: &str| {
+        let items: Vec<PackItem> = (0..)
+            .zip(text.split(['.', '\n']))
+            .map(|(item, text)| PackItem {
+                item,
+                source: "s",
+                title: text,
+                origin: "o",
+                date: "",
+                text,
+            })
+            .collect();
+        let packed = pack::pack(&items, 120).expect("the budget is not 0");
+        (
+            packed.payload,
+            packed.tokens,
+            packed.served,
+            packed
+                .next_needs
+                .map(|next| (next.item, next.budget_tokens)),
+        )
+    };
+    assert_eq!(digest(packed), "6926914099f77e9877ba5410a0c52151");
+}

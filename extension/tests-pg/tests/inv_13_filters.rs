@@ -1,0 +1,238 @@
+//! Invariant 13: filters do not lose rows. Needs a server in CORTEX_TEST_PG18_URL or CORTEX_TEST_PG16_URL.
+
+use std::collections::HashSet;
+
+use cortex_extension_tests::serving::{
+    Random, Role, ask, cortex_work, embed_with, must_verify, use_space, vector_literal,
+};
+use cortex_extension_tests::{Database, one};
+use postgres::Client;
+
+const DIMS: usize = 16;
+/// More than what is scanned exactly.
+const ROWS: usize = 22_000;
+
+/// A namespace of [`ROWS`] rows in a table of clustered vectors, as real ones are, and one of 12 beside it in the
+/// same space.
+fn big(client: &mut Client) {
+    client
+        .batch_execute(&format!(
+            "CREATE TABLE item (id int PRIMARY KEY, tenant text NOT NULL DEFAULT 'none', body text); \
+             INSERT INTO item (id, body) SELECT g, 'Item ' || g || ' is a valve.' FROM generate_series(1, {ROWS}) g; \
+             SELECT cortex_bind('item', text_columns => '{{body}}'); \
+             CREATE TABLE tiny (id int PRIMARY KEY, body text); \
+             INSERT INTO tiny SELECT g, 'The tiny valve ' || g || '.' FROM generate_series(1, 12) g; \
+             SELECT cortex_bind('tiny', namespace => 'tiny', text_columns => '{{body}}')"
+        ))
+        .unwrap();
+    cortex_work(client);
+    let space = use_space(client, "m", DIMS);
+    client
+        .query_one("SELECT cortex_space_use('tiny', $1)", &[&space])
+        .unwrap();
+    let mut random = Random::new(5);
+    embed_with(client, |_, _| clustered(&mut random));
+    client.batch_execute(&format!("ANALYZE cortex.emb_{space}; ANALYZE cortex.posting; ANALYZE cortex.source_version; SELECT cortex_seal()")).unwrap();
+}
+
+/// A vector near one of sixty centres, as the texts of a real corpus lie.
+fn clustered(random: &mut Random) -> Vec<f32> {
+    let centre = Random::new(1000 + random.below(60) as u64).unit_vector(DIMS);
+    let noise = random.unit_vector(DIMS);
+    centre
+        .iter()
+        .zip(noise)
+        .map(|(centre, noise)| centre + 0.35 * noise)
+        .collect()
+}
+
+fn nominator(receipt: &str) -> String {
+    let receipt: serde_json::Value = serde_json::from_str(receipt).unwrap();
+    receipt["nominator"].as_str().unwrap().to_owned()
+}
+
+/// Item ids of a search by vector, best first, and which nominator gave them.
+fn search(client: &mut Client, arguments: &str) -> (Vec<i64>, String) {
+    let rows = client
+        .query(
+            &format!(
+                "SELECT item_id, receipt FROM cortex_search('zzz', {arguments}) ORDER BY rank"
+            ),
+            &[],
+        )
+        .unwrap();
+    let nominator = rows
+        .first()
+        .map_or_else(String::new, |row| nominator(row.get(1)));
+    (rows.iter().map(|row| row.get(0)).collect(), nominator)
+}
+
+#[test]
+fn inv_13_recall_tiny_namespaces_and_hidden_rows() {
+    let (database, mut client) = Database::with_cortex();
+    big(&mut client);
+    recall_of_the_index(&mut client);
+    a_tiny_namespace_is_whole(&mut client);
+    stale_neighbours_do_not_crowd_out(&mut client);
+    most_rows_hidden(&database, &mut client);
+}
+
+/// The k nearest by an exact scan of the table, apart from the extension's own path.
+fn exact(client: &mut Client, vector: &str, k: usize) -> HashSet<i64> {
+    let sql = format!(
+        "SELECT e.item_id FROM (SELECT e.item_id, e.embedding <=> '{vector}' AS far FROM cortex.emb_1 e \
+           JOIN cortex.source_version v ON v.id = e.version_id AND v.closed_by IS NULL \
+          WHERE e.target = 'k' AND e.namespace_id = 1 OFFSET 0) e ORDER BY far LIMIT {k}"
+    );
+    client
+        .query(&sql, &[])
+        .unwrap()
+        .iter()
+        .map(|row| row.get(0))
+        .collect()
+}
+
+fn recall_of_the_index(client: &mut Client) {
+    let mut random = Random::new(11);
+    // Queries like the data, and ones from anywhere, which are the hardest an index of this kind is asked.
+    for (k, queries, like_the_data, least) in [
+        (10, 40, true, 0.95),
+        (100, 15, true, 0.95),
+        (600, 5, true, 0.95),
+        (10, 40, false, 0.9),
+    ] {
+        let (mut found, mut wanted) = (0, 0);
+        for _ in 0..queries {
+            let vector = vector_literal(&if like_the_data {
+                clustered(&mut random)
+            } else {
+                random.unit_vector(DIMS)
+            });
+            let (items, by) = search(client, &format!("'{vector}', k => {k}, mode => 'vector'"));
+            assert_eq!(by, "approximate", "the index is what is measured here");
+            assert_eq!(items.len(), k, "a read that asks for {k} gets {k}");
+            let truth = exact(client, &vector, k);
+            found += items.iter().filter(|item| truth.contains(item)).count();
+            wanted += k;
+        }
+        let recall = found as f64 / wanted as f64;
+        println!(
+            "recall of the index at k = {k}, queries like the data: {like_the_data}: {recall:.4}"
+        );
+        assert!(recall >= least, "k = {k}: recall {recall}");
+    }
+}
+
+fn a_tiny_namespace_is_whole(client: &mut Client) {
+    let mut random = Random::new(12);
+    for _ in 0..10 {
+        let vector = vector_literal(&random.unit_vector(DIMS));
+        for mode in ["vector", "hybrid", "auto"] {
+            let (items, by) = search(
+                client,
+                &format!("'{vector}', k => 50, namespace => 'tiny', mode => '{mode}'"),
+            );
+            assert_eq!((items.len(), by.as_str()), (12, "exact"), "mode {mode}");
+        }
+        let (items, _) = search(
+            client,
+            &format!("'{vector}', k => 5, namespace => 'tiny', mode => 'vector'"),
+        );
+        assert_eq!(items.len(), 5);
+    }
+    let words: i64 = one(
+        client,
+        "SELECT count(*) FROM cortex_search('valve', k => 50, namespace => 'tiny')",
+    );
+    assert_eq!(words, 12);
+}
+
+/// The nearest thousand are closed: what is left is still found, by the index or by the scan that stands in.
+fn stale_neighbours_do_not_crowd_out(client: &mut Client) {
+    let mut random = Random::new(13);
+    let vector = vector_literal(&clustered(&mut random));
+    client
+        .batch_execute(&format!(
+            "UPDATE item SET body = body || ' Changed.' WHERE id IN ( \
+                SELECT s.key[1]::int FROM (SELECT version_id, embedding <=> '{vector}' AS far FROM cortex.emb_1 \
+                                            WHERE namespace_id = 1 AND target = 'k' OFFSET 0) e \
+                  JOIN cortex.source_version v ON v.id = e.version_id JOIN cortex.source s ON s.id = v.source_id ORDER BY far LIMIT 1000)"
+        ))
+        .unwrap();
+    let truth = exact(client, &vector, 100);
+    let (items, by) = search(client, &format!("'{vector}', k => 100, mode => 'vector'"));
+    assert_eq!(items.len(), 100, "by the {by} path");
+    let recall = items.iter().filter(|item| truth.contains(item)).count();
+    println!("recall with the nearest 1000 stale, {by}: {recall} %");
+    assert!(recall >= 95, "{recall} of 100 by the {by} path");
+    // Not embedded again yet, and found by their words all the same once they are chunked.
+    cortex_work(client);
+    let again: i64 = one(
+        client,
+        "SELECT count(*) FROM cortex_search('changed', k => 1000)",
+    );
+    assert_eq!(again, 1000);
+}
+
+/// A tenant that may see 30 rows of all, wherever they rank.
+fn most_rows_hidden(database: &Database, client: &mut Client) {
+    let role = Role::new(database, "tenant", "");
+    client
+        .batch_execute(&format!(
+            "SELECT cortex_grant('default', '{0}'); GRANT SELECT ON item TO {0}; ALTER TABLE item ENABLE ROW LEVEL SECURITY; \
+             CREATE POLICY own ON item USING (tenant = current_user); \
+             UPDATE item SET tenant = '{0}' WHERE id % 700 = 1 AND id < 21000",
+            role.name
+        ))
+        .unwrap();
+    let visible: i64 = one(
+        client,
+        &format!("SELECT count(*) FROM item WHERE tenant = '{}'", role.name),
+    );
+    assert_eq!(visible, 30);
+    let mut tenant = role.login(database);
+    tenant
+        .batch_execute("SET statement_timeout = '120s'")
+        .unwrap();
+    let mut random = Random::new(14);
+    let vector = vector_literal(&random.unit_vector(DIMS));
+    for arguments in [
+        "'valve item', k => 10".to_owned(),
+        format!("'valve item', '{vector}', k => 10"),
+        format!("'zzz', '{vector}', k => 10, mode => 'vector'"),
+    ] {
+        let rows = tenant
+            .query(
+                &format!("SELECT artifact_id, receipt FROM cortex_search({arguments})"),
+                &[],
+            )
+            .unwrap();
+        for row in &rows {
+            let artifact: String = row.get(0);
+            let id: i32 = artifact
+                .trim_start_matches("row:item:[")
+                .trim_end_matches(']')
+                .parse()
+                .unwrap();
+            assert_eq!(id % 700, 1, "{artifact} is not this tenant's");
+        }
+        assert_eq!(
+            rows.len(),
+            10,
+            "{arguments}: ten are asked for and thirty can be seen"
+        );
+    }
+    let asked = ask(
+        &mut tenant,
+        "valve item",
+        "policy => '{\"max_candidates\": 10}'",
+    );
+    assert_eq!(asked.evidence.as_array().unwrap().len(), 10);
+    must_verify(&mut tenant, asked.id, "L4");
+    let asked = ask(
+        &mut tenant,
+        "valve item",
+        &format!("'{vector}', policy => '{{\"max_candidates\": 10}}'"),
+    );
+    must_verify(&mut tenant, asked.id, "L4-nominated");
+}
