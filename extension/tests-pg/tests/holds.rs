@@ -170,4 +170,3 @@ fn if_even_the_hold_cannot_be_recorded_the_write_fails() {
     client.batch_execute("UPDATE note SET stars = 1").unwrap();
     assert_eq!(differences(&mut client, NOTE_ROWS), Vec::<String>::new());
 }
-
