@@ -46,6 +46,9 @@ SETTINGS = {
 }
 
 
+_CASE_WIDTH = 72
+
+
 class BenchError(Exception):
     """A benchmark cannot go on; the text says why."""
 
@@ -332,7 +335,7 @@ class Report:
 
 
 def _line(figure: Figure) -> str:
-    text = f"{figure.case:<58} {_number(figure.ours):>10}"
+    text = f"{figure.case:<{_CASE_WIDTH}} {_number(figure.ours):>10}"
     if figure.ratio is not None and figure.peer is not None and figure.spread is not None:
         low, high = figure.spread
         text += f" / {_number(figure.peer):>10} {figure.unit:<8} x{figure.ratio:.2f} ({low:.2f}-{high:.2f}, {figure.rounds} rounds)"
@@ -399,7 +402,7 @@ def run_all(benchmarks: Sequence[Benchmark], options: argparse.Namespace) -> int
         for benchmark in benchmarks:
             report = Report(benchmark.name, options.json)
             if not options.json:
-                print(f"\n{benchmark.name}: {benchmark.purpose}\n{'':<58} {'ours':>10} / {'peer':>10}", flush=True)
+                print(f"\n{benchmark.name}: {benchmark.purpose}\n{'':<{_CASE_WIDTH}} {'ours':>10} / {'peer':>10}", flush=True)
             reports.append(report)
             benchmark.run(server, options, report)
     finally:

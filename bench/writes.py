@@ -7,7 +7,7 @@ import argparse
 import contextlib
 import statistics
 import sys
-from typing import Callable, Dict, Iterator, List
+from typing import Callable, Dict, Iterator, List, Optional
 
 import corpus
 import harness
@@ -164,7 +164,7 @@ def timed(database: Database, schemas: List[str], rounds: int, statement: Callab
 
 
 def both(
-    database: Database, report: Report, case: str, rounds: int, statement: Callable[[int], str], goal: float | None = None,
+    database: Database, report: Report, case: str, rounds: int, statement: Callable[[int], str], goal: Optional[float] = None,
 ) -> None:
     costs = timed(database, ["unbound", "bound"], rounds, statement)
     report.pair(case, costs["bound"], costs["unbound"], goal=goal)

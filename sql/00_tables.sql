@@ -129,7 +129,8 @@ CREATE TABLE cortex.source_version (
     CONSTRAINT source_version_pkey PRIMARY KEY (id)
 ) WITH (fillfactor = 80);
 CREATE UNIQUE INDEX source_version_current_key ON cortex.source_version (source_id) WHERE closed_by IS NULL;
-CREATE INDEX source_version_opened_idx ON cortex.source_version (opened_by);
+-- Of current versions only, so that closing one writes no entry here.
+CREATE INDEX source_version_opened_idx ON cortex.source_version (opened_by) WHERE closed_by IS NULL;
 CREATE INDEX source_version_closed_idx ON cortex.source_version (closed_by) WHERE closed_by IS NOT NULL;
 
 -- While a hold is open, no version of its binding is current: rows may have moved unseen.

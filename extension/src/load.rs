@@ -28,6 +28,7 @@ CREATE FUNCTION cortex._load_batch(binding_id integer, "after" text[], batch int
     RETURNS TABLE ("rows" integer, "last" text[])
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
 "#)]
+#[allow(clippy::type_complexity)] // pgrx reads the columns out of the type as it stands
 fn load_batch(
     binding_id: i32,
     after: Option<Vec<String>>,

@@ -60,8 +60,8 @@ class Runners(unittest.TestCase):
 class Judgement(unittest.TestCase):
     part = driver.Part("p", ["true"], test_counts.from_cargo_test)
 
-    def judge(self, output, status, part=None):
-        return driver.judge(part or self.part, output, status, 0.0)
+    def judge(self, output, status):
+        return driver.judge(self.part, output, status, 0.0)
 
     def test_green_needs_tests_and_status(self):
         good = "test result: ok. 2 passed; 0 failed; 0 ignored; \n"
@@ -73,12 +73,6 @@ class Judgement(unittest.TestCase):
         self.assertEqual(self.judge("", 101).total(), Counts(0, 1), "nothing compiled")
         self.assertEqual(self.judge("", 0).total(), Counts(0, 1), "nothing ran")
         self.assertEqual(self.judge(empty, 0).total().failed, 1, "all were ignored")
-
-    def test_only_documentation_may_be_empty(self):
-        part = driver.Part("p", ["true"], test_counts.from_cargo_test, may_be_empty=True)
-        self.assertEqual(self.judge("", 0, part).total(), Counts())
-        self.assertEqual(self.judge("", 1, part).total(), Counts(0, 1))
-        self.assertEqual([part.name for part in driver.parts() if part.may_be_empty], ["examples in documentation"])
 
     def test_a_command_that_does_not_exist_is_a_failure(self):
         outcome = driver.run_part(driver.Part("p", ["no-such-program"], test_counts.from_unittest), {}, lambda line: None)
