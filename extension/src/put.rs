@@ -1,6 +1,6 @@
 //! Sources that are not rows: handed over whole, chunked at once.
 
-use cortex_core::hash::Hash;
+use cortex_core::hash::{Hash, content_hash};
 use pgrx::JsonB;
 use pgrx::prelude::*;
 use serde_json::json;
@@ -72,8 +72,9 @@ fn cortex_source_changed(
     let artifact_id = given(artifact_id, "artifact_id")?;
     let namespace = given(namespace, "namespace")?;
     let namespace_id = namespace_id("SELECT cortex._namespace_must($1)", namespace)?;
+    check_artifact(artifact_id)?;
     if let Some(body) = body
-        && current_text(namespace_id, artifact_id)?.as_deref() == Some(body)
+        && is_current(namespace_id, artifact_id, body)?
     {
         return Ok(JsonB(
             json!({"artifact_id": artifact_id, "closed": 0, "unchanged": true}),
@@ -86,10 +87,13 @@ fn cortex_source_changed(
 #[pg_extern(volatile, security_definer, requires = ["tables"])]
 #[search_path(pg_catalog, pg_temp)]
 fn cortex_source_deleted(
-    artifact_id: &str,
-    namespace: default!(&str, "'default'"),
+    artifact_id: Option<&str>,
+    namespace: default!(Option<&str>, "'default'"),
 ) -> Outcome<JsonB> {
+    let artifact_id = given(artifact_id, "artifact_id")?;
+    let namespace = given(namespace, "namespace")?;
     let namespace_id = namespace_id("SELECT cortex._namespace_must($1)", namespace)?;
+    check_artifact(artifact_id)?;
     close(namespace_id, artifact_id)
 }
 
@@ -170,14 +174,21 @@ fn version(id: i64) -> Result<Version, Fault> {
     version.ok_or_else(|| Fault::internal(format!("version {id} has no row")))
 }
 
-/// The stored text of a source's current version: its chunks, which are a partition of it.
-fn current_text(namespace_id: i32, artifact_id: &str) -> Result<Option<String>, Fault> {
-    let text = db::write_one(
-        "SELECT pg_catalog.string_agg(c.body, '' ORDER BY c.ordinal) \
+/// Whether `body`, under the present title, origin and date, is the content of the source's current version.
+fn is_current(namespace_id: i32, artifact_id: &str, body: &str) -> Result<bool, Fault> {
+    let same = db::write_one(
+        "SELECT s.hash_key, v.content_hash, d.title, d.origin, d.dated \
            FROM cortex.source s JOIN cortex.source_version v ON v.source_id = s.id AND v.closed_by IS NULL \
-           JOIN cortex.chunk c ON c.version_id = v.id WHERE s.namespace_id = $1 AND s.artifact_id = $2",
+           JOIN cortex.document d ON d.version_id = v.id WHERE s.namespace_id = $1 AND s.artifact_id = $2",
         &[namespace_id.into(), artifact_id.into()],
-        |row| Ok(row.get::<String>(1)),
+        |row| {
+            let key = key32(row.must::<Vec<u8>>(1)?)?;
+            let header: Vec<Option<String>> = (3..=5).map(|n| row.get(n)).collect();
+            let content: Vec<Option<&str>> = std::iter::once(Some(body))
+                .chain(header.iter().map(Option::as_deref))
+                .collect();
+            Ok(content_hash(&key, &content).0.to_vec() == row.must::<Vec<u8>>(2)?)
+        },
     )?;
-    Ok(text.flatten())
+    Ok(same.unwrap_or(false))
 }
