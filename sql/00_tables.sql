@@ -220,7 +220,9 @@ CREATE TABLE cortex.claim (
         AND pg_catalog.cardinality(start_bytes) = pg_catalog.cardinality(version_ids)
         AND pg_catalog.cardinality(end_bytes) = pg_catalog.cardinality(version_ids)
         AND pg_catalog.array_position(version_ids, NULL) IS NULL
-        AND pg_catalog.array_position(chunk_ids, NULL) IS NULL),
+        AND pg_catalog.array_position(chunk_ids, NULL) IS NULL
+        AND pg_catalog.array_position(start_bytes, NULL) IS NULL
+        AND pg_catalog.array_position(end_bytes, NULL) IS NULL),
     CONSTRAINT claim_unit_fkey FOREIGN KEY (unit_id) REFERENCES cortex.unit (id)
 );
 CREATE INDEX claim_unit_idx ON cortex.claim (unit_id);

@@ -77,6 +77,16 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION cortex._check_lease(lease interval) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF lease IS NULL OR lease < interval '1 second' OR lease > interval '1 hour' THEN
+        RAISE EXCEPTION 'a lease of % is outside 1 second to 1 hour', lease USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+END
+$$;
+
 -- One job for this worker, if any is due. A lease that ran out counts as a failed attempt.
 CREATE FUNCTION cortex_job_take(worker text, kinds text[] DEFAULT NULL, lease interval DEFAULT '60 seconds')
     RETURNS TABLE (job_id bigint, kind text, namespace text, payload jsonb, attempts integer)
@@ -87,9 +97,7 @@ BEGIN
     IF coalesce(worker, '') = '' THEN
         RAISE EXCEPTION 'a worker needs a name' USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    IF lease IS NULL OR lease < interval '1 second' OR lease > interval '1 hour' THEN
-        RAISE EXCEPTION 'a lease of % is outside 1 second to 1 hour', lease USING ERRCODE = 'invalid_parameter_value';
-    END IF;
+    PERFORM cortex._check_lease(lease);
     PERFORM cortex._job_failed(j.id, format('the lease of worker %s ran out', j.worker), 8)
        FROM (SELECT id, worker FROM cortex.job WHERE state = 'running' AND lease_until < clock_timestamp()
               FOR UPDATE SKIP LOCKED) j;
@@ -140,6 +148,7 @@ CREATE FUNCTION cortex_job_heartbeat(job_id bigint, worker text, lease interval 
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    PERFORM cortex._check_lease(lease);
     UPDATE cortex.job j SET lease_until = clock_timestamp() + lease
      WHERE j.id = job_id AND j.state = 'running' AND j.worker = cortex_job_heartbeat.worker;
     RETURN FOUND;
@@ -152,7 +161,11 @@ AS $$
 DECLARE
     held cortex.job := cortex._job_held(job_id, worker);
 BEGIN
-    RETURN cortex._job_failed(held.id, coalesce(reason, 'no reason given'), greatest(max_attempts, 1));
+    IF max_attempts IS NULL OR max_attempts < 1 THEN
+        RAISE EXCEPTION 'max_attempts is %, which is not 1 or more', coalesce(max_attempts::text, 'NULL')
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN cortex._job_failed(held.id, coalesce(reason, 'no reason given'), max_attempts);
 END
 $$;
 

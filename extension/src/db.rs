@@ -228,7 +228,15 @@ impl Planner {
             nest: unsafe { pg_sys::NewGUCNestLevel() },
         };
         let off: &[&str] = match access {
-            Access::Index => &["enable_seqscan", "enable_hashjoin", "enable_mergejoin"],
+            // Of tables without statistics the planner would else fetch all rows of a namespace by bitmap and go
+            // through them once for each key.
+            Access::Index => &[
+                "enable_seqscan",
+                "enable_bitmapscan",
+                "enable_hashjoin",
+                "enable_mergejoin",
+                "enable_material",
+            ],
             Access::Scan => &["enable_nestloop"],
             Access::Planned => &[],
         };

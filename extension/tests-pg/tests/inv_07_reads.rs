@@ -399,13 +399,10 @@ fn inv_07_reads_run_on_a_hot_standby() {
             "{read}"
         );
     }
-    assert_eq!(
-        one::<bool>(
-            &mut replica,
-            "SELECT (cortex_health() ->> 'recovery')::boolean"
-        ),
-        true
-    );
+    assert!(one::<bool>(
+        &mut replica,
+        "SELECT (cortex_health() ->> 'recovery')::boolean"
+    ));
     // A change on the primary arrives with its invalidation.
     client
         .batch_execute("UPDATE note SET body = 'Replaced.' WHERE id = 3; SELECT cortex_work()")

@@ -12,13 +12,13 @@ const DIMS: usize = 16;
 /// More than what is scanned exactly.
 const ROWS: usize = 22_000;
 
-/// A namespace of [`ROWS`] rows in a table of clustered vectors, as real ones are, and one of 12 beside it in the
+/// A namespace of [`ROWS`] rows (too short to hold claims, which would only take time) in a table of clustered vectors, as real ones are, and one of 12 beside it in the
 /// same space.
 fn big(client: &mut Client) {
     client
         .batch_execute(&format!(
             "CREATE TABLE item (id int PRIMARY KEY, tenant text NOT NULL DEFAULT 'none', body text); \
-             INSERT INTO item (id, body) SELECT g, 'Item ' || g || ' is a valve.' FROM generate_series(1, {ROWS}) g; \
+             INSERT INTO item (id, body) SELECT g, 'Valve ' || g FROM generate_series(1, {ROWS}) g; \
              SELECT cortex_bind('item', text_columns => '{{body}}'); \
              CREATE TABLE tiny (id int PRIMARY KEY, body text); \
              INSERT INTO tiny SELECT g, 'The tiny valve ' || g || '.' FROM generate_series(1, 12) g; \
@@ -153,7 +153,7 @@ fn stale_neighbours_do_not_crowd_out(client: &mut Client) {
     let vector = vector_literal(&clustered(&mut random));
     client
         .batch_execute(&format!(
-            "UPDATE item SET body = body || ' Changed.' WHERE id IN ( \
+            "UPDATE item SET body = 'Changed valve' WHERE id IN ( \
                 SELECT s.key[1]::int FROM (SELECT version_id, embedding <=> '{vector}' AS far FROM cortex.emb_1 \
                                             WHERE namespace_id = 1 AND target = 'k' OFFSET 0) e \
                   JOIN cortex.source_version v ON v.id = e.version_id JOIN cortex.source s ON s.id = v.source_id ORDER BY far LIMIT 1000)"
@@ -197,8 +197,8 @@ fn most_rows_hidden(database: &Database, client: &mut Client) {
     let mut random = Random::new(14);
     let vector = vector_literal(&random.unit_vector(DIMS));
     for arguments in [
-        "'valve item', k => 10".to_owned(),
-        format!("'valve item', '{vector}', k => 10"),
+        "'valve', k => 10".to_owned(),
+        format!("'valve', '{vector}', k => 10"),
         format!("'zzz', '{vector}', k => 10, mode => 'vector'"),
     ] {
         let rows = tenant
@@ -222,16 +222,12 @@ fn most_rows_hidden(database: &Database, client: &mut Client) {
             "{arguments}: ten are asked for and thirty can be seen"
         );
     }
-    let asked = ask(
-        &mut tenant,
-        "valve item",
-        "policy => '{\"max_candidates\": 10}'",
-    );
+    let asked = ask(&mut tenant, "valve", "policy => '{\"max_candidates\": 10}'");
     assert_eq!(asked.evidence.as_array().unwrap().len(), 10);
     must_verify(&mut tenant, asked.id, "L4");
     let asked = ask(
         &mut tenant,
-        "valve item",
+        "valve",
         &format!("'{vector}', policy => '{{\"max_candidates\": 10}}'"),
     );
     must_verify(&mut tenant, asked.id, "L4-nominated");
