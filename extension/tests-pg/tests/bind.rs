@@ -342,8 +342,18 @@ fn what_cannot_be_bound_is_refused_with_a_reason() {
             "{call}: {state} {text}"
         );
     }
-    let columns = |count: usize, kind: &str| (1..=count).map(|n| format!("c{n} {kind}")).collect::<Vec<_>>().join(", ");
-    let names = |count: usize| (1..=count).map(|n| format!("c{n}")).collect::<Vec<_>>().join(", ");
+    let columns = |count: usize, kind: &str| {
+        (1..=count)
+            .map(|n| format!("c{n} {kind}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let names = |count: usize| {
+        (1..=count)
+            .map(|n| format!("c{n}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     for (count, key, refused) in [(64, 8, false), (65, 1, true), (1, 9, true)] {
         let table = format!("wide_{count}_{key}");
         client
