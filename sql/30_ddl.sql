@@ -3,6 +3,7 @@
 -- closes every binding instead, with the reason; errors that ask for a retry are the caller's and pass.
 
 REVOKE ALL ON FUNCTION cortex._ddl_begins(boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION cortex._binding_flaws() FROM PUBLIC;
 REVOKE ALL ON FUNCTION cortex._ddl_ended(oid[], oid[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION cortex._ddl_rewrites(oid, integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION cortex._ddl_dropped(oid[], oid[], smallint[], boolean) FROM PUBLIC;
@@ -47,10 +48,11 @@ BEGIN
     IF NOT EXISTS (SELECT FROM cortex.binding) THEN
         RETURN;
     END IF;
-    SELECT COALESCE(array_agg(COALESCE(t.tgrelid, c.objid)) FILTER (WHERE c.classid <> 'pg_catalog.pg_type'::regclass), '{}'),
+    SELECT COALESCE(array_agg(COALESCE(t.tgrelid, i.indrelid, c.objid)) FILTER (WHERE c.classid <> 'pg_catalog.pg_type'::regclass), '{}'),
            COALESCE(array_agg(c.objid) FILTER (WHERE c.classid = 'pg_catalog.pg_type'::regclass), '{}')
       INTO relations, types
       FROM pg_event_trigger_ddl_commands() c
+      LEFT JOIN pg_index i ON i.indexrelid = c.objid
       LEFT JOIN pg_trigger t ON c.classid = 'pg_catalog.pg_trigger'::regclass AND t.oid = c.objid
      WHERE NOT c.in_extension
        AND c.classid IN ('pg_catalog.pg_class'::regclass, 'pg_catalog.pg_type'::regclass, 'pg_catalog.pg_trigger'::regclass);
@@ -108,10 +110,12 @@ $function$;
 REVOKE ALL ON FUNCTION cortex._on_drop() FROM PUBLIC;
 
 CREATE EVENT TRIGGER cortex_ddl_begin ON ddl_command_start
-    WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION cortex._on_ddl_begin();
+    WHEN TAG IN ('ALTER TABLE', 'CREATE TABLE', 'ALTER VIEW', 'ALTER TRIGGER', 'ALTER TYPE', 'DROP TABLE',
+                 'DROP SCHEMA', 'DROP OWNED', 'DROP TYPE', 'DROP INDEX', 'DROP TRIGGER', 'DROP EXTENSION')
+    EXECUTE FUNCTION cortex._on_ddl_begin();
 CREATE EVENT TRIGGER cortex_ddl_end ON ddl_command_end
     WHEN TAG IN ('ALTER TABLE', 'CREATE TABLE', 'CREATE SCHEMA', 'ALTER VIEW', 'ALTER MATERIALIZED VIEW',
-                 'ALTER INDEX', 'ALTER FOREIGN TABLE', 'ALTER TRIGGER', 'ALTER TYPE')
+                 'CREATE INDEX', 'ALTER INDEX', 'ALTER FOREIGN TABLE', 'ALTER TRIGGER', 'ALTER TYPE')
     EXECUTE FUNCTION cortex._on_ddl_end();
 CREATE EVENT TRIGGER cortex_rewrite ON table_rewrite EXECUTE FUNCTION cortex._on_rewrite();
 CREATE EVENT TRIGGER cortex_drop ON sql_drop EXECUTE FUNCTION cortex._on_drop();

@@ -217,7 +217,24 @@ impl Wired {
                 }
             }
         }
-        self.record(&now, false)
+        self.record(&now, false)?;
+        // What stood in the way of a reconciliation may just have been put right.
+        let held = ["fault", "needs_reconcile"].map(|reason| hold::is_open(self.stored.id, reason));
+        for open in held {
+            if open? {
+                reconcile::order(self.stored.namespace_id, self.stored.id, "reconcile")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Why the binding cannot be relied on as it stands, if there is a reason.
+    fn flaw(&self) -> Result<Option<String>, Fault> {
+        match self.compare() {
+            Ok(now) if now.retyped && !self.restored() => Ok(Some("the type of a bound column has changed".into())),
+            Ok(_) => wiring::flaw(self.stored.id, &wiring::tree(self.stored.relation)?),
+            Err(fault) => Ok(Some(fault.sentence())),
+        }
     }
 
     /// The first look at a restored binding whose triggers are all back.
@@ -283,6 +300,24 @@ fn unless_ours(work: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
     }
     let _owner = Owner::enter()?;
     quietly(work)
+}
+
+#[pg_extern(sql = r#"
+CREATE FUNCTION cortex._binding_flaws() RETURNS TABLE (binding_id integer, flaw text)
+    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
+"#)]
+fn binding_flaws() -> Result<
+    TableIterator<'static, (name!(binding_id, i32), name!(flaw, String))>,
+    pg_sys::panic::ErrorReport,
+> {
+    let _owner = Owner::enter()?;
+    let mut flaws = Vec::new();
+    for binding in Wired::where_("true", &[])? {
+        if let Some(flaw) = binding.flaw()? {
+            flaws.push((binding.stored.id, flaw));
+        }
+    }
+    Ok(TableIterator::new(flaws))
 }
 
 #[pg_extern(sql = r#"

@@ -5,10 +5,11 @@ use pgrx::prelude::*;
 
 use crate::db::{self, Access, Kept};
 use crate::error::Fault;
+use crate::reconcile;
 use crate::sources::change_id;
 
-/// Records that a trigger could not follow a change, once until the binding is reconciled. Answers with the
-/// binding's name if this is news. All calls of this module need the rights of the schema's owner.
+/// Records that a trigger could not follow a change, once until the binding is reconciled, and orders that.
+/// Answers with the binding's name if this is news. All calls of this module need the rights of the schema's owner.
 ///
 /// Relying on a hold that is open already is safe: faults are released under a lock that waits for every
 /// transaction that has written to the table.
@@ -18,14 +19,20 @@ pub fn open_fault(binding_id: i32, message: &str) -> Result<Option<String>, Faul
          SELECT b.id, 'fault', $2, cortex._change_id(b.namespace_id) FROM cortex.binding b \
           WHERE b.id = $1 AND NOT EXISTS (SELECT FROM cortex.hold h WHERE h.binding_id = b.id \
                                           AND h.reason = 'fault' AND h.released_by IS NULL) \
-         RETURNING (SELECT b.name FROM cortex.binding b WHERE b.id = $1)",
+         RETURNING (SELECT b.name FROM cortex.binding b WHERE b.id = $1), \
+                   (SELECT b.namespace_id FROM cortex.binding b WHERE b.id = $1)",
         &[pg_sys::INT4OID, pg_sys::TEXTOID],
         Access::Index,
         None,
     )?;
-    insert.write_one(&[binding_id.into_datum(), message.into_datum()], |row| {
-        row.must(1)
-    })
+    let opened = insert.write_one(&[binding_id.into_datum(), message.into_datum()], |row| {
+        Ok((row.must::<String>(1)?, row.must::<i32>(2)?))
+    })?;
+    let Some((name, namespace_id)) = opened else {
+        return Ok(None);
+    };
+    reconcile::order(namespace_id, binding_id, "reconcile")?;
+    Ok(Some(name))
 }
 
 /// Opens a hold and answers with its id.

@@ -52,6 +52,7 @@ pgrx::extension_sql_file!(
     name = "ddl",
     requires = [
         "bind",
+        ddl::binding_flaws,
         ddl::ddl_begins,
         ddl::ddl_ended,
         ddl::ddl_rewrites,

@@ -195,7 +195,14 @@ impl Table {
                         text.push(column.clone());
                     }
                 }
-                text.truncate(MAX_TEXT);
+                if text.len() > MAX_TEXT {
+                    return Err(Fault::limit(format!(
+                        "{} has {} text columns; a binding takes up to {MAX_TEXT}",
+                        self.qualified,
+                        text.len()
+                    ))
+                    .hint("Name the columns that hold the content: text_columns => ARRAY['...']."));
+                }
                 text
             }
         };
@@ -251,6 +258,14 @@ impl Table {
                 names
             }
             None => match indexes.iter().find(|index| index.primary) {
+                Some(index) if index.usable && index.columns.len() > MAX_KEY => {
+                    return Err(Fault::limit(format!(
+                        "the primary key of {} has {} columns; a key takes up to {MAX_KEY}",
+                        self.qualified,
+                        index.columns.len()
+                    ))
+                    .hint("Name a shorter unique index: key_columns => ARRAY['...']."));
+                }
                 Some(index) if index.usable => index.columns.clone(),
                 _ => {
                     return Err(Fault::state(format!("{} has no usable primary key", self.qualified))

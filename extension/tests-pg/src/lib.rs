@@ -190,55 +190,59 @@ pub fn bind(client: &mut Client, table: &str, arguments: &str) -> String {
 
 /// Does all load and reconcile jobs, in small batches.
 pub fn work(client: &mut Client) {
-    let jobs = client.query("SELECT id, kind, payload::text FROM cortex.job WHERE kind IN ('load', 'reconcile') ORDER BY id", &[]);
-    for job in jobs.expect("jobs can be listed") {
+    try_work(client).expect("load and reconcile jobs can be done");
+}
+
+/// [`work`], or the error that a batch ended in; its job stays.
+pub fn try_work(client: &mut Client) -> Result<(), postgres::Error> {
+    let jobs = client.query(
+        "SELECT id, kind, payload::text FROM cortex.job WHERE kind IN ('load', 'reconcile') ORDER BY id",
+        &[],
+    )?;
+    for job in jobs {
         let (id, kind, payload): (i64, String, String) = (job.get(0), job.get(1), job.get(2));
         if kind == "load" {
-            load(client, &payload)
+            load(client, &payload)?;
         } else {
-            reconcile(client, payload)
+            reconcile(client, payload)?;
         }
-        client
-            .execute("DELETE FROM cortex.job WHERE id = $1", &[&id])
-            .expect("a job can be deleted");
+        client.execute("DELETE FROM cortex.job WHERE id = $1", &[&id])?;
     }
+    Ok(())
 }
 
 /// Rows of a batch in tests: small, so that there are several.
 const BATCH: i32 = 7;
 
-fn load(client: &mut Client, payload: &str) {
+fn load(client: &mut Client, payload: &str) -> Result<(), postgres::Error> {
     let payload: Value = serde_json::from_str(payload).expect("a payload is JSON");
     let binding = payload["binding"]
         .as_i64()
         .expect("a load job names its binding") as i32;
     let mut after: Option<Vec<String>> = None;
     loop {
-        let row = client
-            .query_one(
-                "SELECT \"rows\", \"last\" FROM cortex._load_batch($1, $2, $3)",
-                &[&binding, &after, &BATCH],
-            )
-            .expect("a batch can be loaded");
+        let row = client.query_one(
+            "SELECT \"rows\", \"last\" FROM cortex._load_batch($1, $2, $3)",
+            &[&binding, &after, &BATCH],
+        )?;
         after = row.get(1);
         if row.get::<_, i32>(0) < BATCH {
-            return;
+            return Ok(());
         }
     }
 }
 
-fn reconcile(client: &mut Client, mut payload: String) {
+fn reconcile(client: &mut Client, mut payload: String) -> Result<(), postgres::Error> {
     loop {
         let next: Option<String> = client
             .query_one(
                 "SELECT next::text FROM cortex._reconcile_batch($1::text::jsonb, $2)",
                 &[&payload, &BATCH],
-            )
-            .expect("a batch can be reconciled")
+            )?
             .get(0);
         match next {
             Some(next) => payload = next,
-            None => return,
+            None => return Ok(()),
         }
     }
 }

@@ -342,6 +342,35 @@ fn what_cannot_be_bound_is_refused_with_a_reason() {
             "{call}: {state} {text}"
         );
     }
+    let columns = |count: usize, kind: &str| {
+        (1..=count)
+            .map(|n| format!("c{n} {kind}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let names = |count: usize| {
+        (1..=count)
+            .map(|n| format!("c{n}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    for (count, key, refused) in [(64, 8, false), (65, 1, true), (1, 9, true)] {
+        let table = format!("wide_{count}_{key}");
+        client
+            .batch_execute(&format!(
+                "CREATE TABLE {table} ({}, {}, PRIMARY KEY ({}))",
+                columns(key, "int"),
+                columns(count, "text").replace('c', "t"),
+                names(key)
+            ))
+            .unwrap();
+        let call = format!("SELECT cortex_bind('{table}', preview => true)");
+        if refused {
+            assert_eq!(failure(&mut client, &call).0, "54000", "{table}");
+        } else {
+            client.batch_execute(&call).unwrap();
+        }
+    }
     // Only a server with ICU has collations that take different texts for equal.
     let loose = "CREATE COLLATION loose (provider = icu, locale = 'und', deterministic = false); \
                  CREATE TABLE loosetext (k text COLLATE loose PRIMARY KEY, body text)";

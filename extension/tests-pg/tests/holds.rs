@@ -147,6 +147,14 @@ fn a_fault_of_ours_closes_the_binding_and_never_fails_the_write() {
     client.batch_execute("ALTER TABLE cortex.source_version DROP CONSTRAINT broken; SELECT cortex_reconcile('note')").unwrap();
     assert_eq!(state(&mut client, &name).0, "active");
     assert_eq!(differences(&mut client, NOTE_ROWS), Vec::<String>::new());
+    // A worker does the same by itself.
+    client.batch_execute("ALTER TABLE cortex.source_version ADD CONSTRAINT broken CHECK (false) NOT VALID; UPDATE note SET body = 'w' WHERE id = 2").unwrap();
+    client
+        .batch_execute("ALTER TABLE cortex.source_version DROP CONSTRAINT broken")
+        .unwrap();
+    work(&mut client);
+    assert_eq!(state(&mut client, &name).0, "active");
+    assert_eq!(differences(&mut client, NOTE_ROWS), Vec::<String>::new());
     // In the replica role as well, where an error would stop logical replication.
     client.batch_execute("ALTER TABLE cortex.source_version ADD CONSTRAINT broken CHECK (false) NOT VALID; SET session_replication_role = replica").unwrap();
     client
