@@ -231,7 +231,9 @@ impl Wired {
     /// Why the binding cannot be relied on as it stands, if there is a reason.
     fn flaw(&self) -> Result<Option<String>, Fault> {
         match self.compare() {
-            Ok(now) if now.retyped && !self.restored() => Ok(Some("the type of a bound column has changed".into())),
+            Ok(now) if now.retyped && !self.restored() => {
+                Ok(Some("the type of a bound column has changed".into()))
+            }
             Ok(_) => wiring::flaw(self.stored.id, &wiring::tree(self.stored.relation)?),
             Err(fault) => Ok(Some(fault.sentence())),
         }
