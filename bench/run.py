@@ -14,11 +14,12 @@ import sys
 import chunking
 import freshness
 import harness
+import history
 import read
 import writes
 
 _BENCHMARKS = {benchmark.name: benchmark for benchmark in (
-    writes.BENCHMARK, read.BENCHMARK, freshness.BENCHMARK, chunking.BENCHMARK,
+    writes.BENCHMARK, read.BENCHMARK, history.BENCHMARK, freshness.BENCHMARK, chunking.BENCHMARK,
 )}
 
 
