@@ -201,7 +201,9 @@ impl Table {
                         self.qualified,
                         text.len()
                     ))
-                    .hint("Name the columns that hold the content: text_columns => ARRAY['...']."));
+                    .hint(
+                        "Name the columns that hold the content: text_columns => ARRAY['...'].",
+                    ));
                 }
                 text
             }
