@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::config;
-use crate::db::{Db, vector_text};
+use crate::db::reader::Vector;
+use crate::db::vector_text;
 use crate::embed::{Embedder, EmbeddingProvider, EmbeddingSpace, MAX_TEXT_BYTES};
 use crate::error::{Failure, Kind, Outcome};
 
@@ -66,25 +67,23 @@ impl Encoder {
             .map_err(|error| Failure::new(Kind::Usage, "cannot_embed", error.to_string()))
     }
 
-    /// The vector of a question for a namespace, as pgvector reads it. None where the lexical arm alone can
-    /// answer: no model here, another space there, or nothing in the question that a model could read.
+    /// The vector of a question. None where the lexical arm alone can answer: no model here, or nothing in
+    /// the question that a model could read. What cannot be embedded is for the SQL function to judge.
     ///
     /// # Errors
-    /// As [`Db::rows`], and what the model says about the text.
-    pub async fn question(&self, db: &Db, namespace: &str, text: &str) -> Outcome<Option<String>> {
+    /// A model that fails.
+    pub async fn question(&self, text: &str) -> Outcome<Option<Vector>> {
         let Ok(space) = self.space() else {
             return Ok(None);
         };
-        let digest = space.digest.clone();
-        // What cannot be embedded is for the SQL function to judge.
-        if text.trim().is_empty() || text.len() > MAX_TEXT_BYTES || text.contains('\0') {
-            return Ok(None);
-        }
-        if db.namespace_space_digest(namespace).await?.as_deref() != Some(digest.as_str()) {
+        if text.trim().is_empty() || text.len() > MAX_TEXT_BYTES {
             return Ok(None);
         }
         match self.embed(vec![text.to_owned()]).await {
-            Ok(vectors) => Ok(vectors.first().map(|vector| vector_text(vector))),
+            Ok(vectors) => Ok(vectors.first().map(|vector| Vector {
+                text: vector_text(vector),
+                space: space.digest.clone(),
+            })),
             Err(failure) if failure.code == "cannot_embed" => Ok(None),
             Err(failure) => Err(failure),
         }

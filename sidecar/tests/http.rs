@@ -2,6 +2,7 @@
 
 mod support;
 
+use cortex_sidecar::config::Secret;
 use cortex_sidecar::encoder::Encoder;
 use serde_json::{Value, json};
 use support::http::Server;
@@ -37,7 +38,7 @@ async fn health_tells_versions_queue_and_a_query_that_ran() {
         health["pgvector"].is_string() && health["extension"].is_string(),
         "{health}"
     );
-    assert_eq!(health["search"]["vector"], false);
+    assert_eq!(health["read"]["vector"], false);
     assert_eq!(health["embedding"], "no model in this test");
     assert!(health["database"]["unsealed"].is_number(), "{health}");
     assert!(health["storage"]["durable"].is_boolean(), "{health}");
@@ -182,25 +183,50 @@ async fn a_question_of_the_verifiers_own_is_compared() {
 }
 
 #[tokio::test]
-async fn the_vector_goes_along_only_into_the_models_own_space() {
+async fn inv_05_a_vector_is_compared_only_in_its_own_space() {
     let (database, server) = filled(Letters::encoder()).await;
     let mut session = database.session().await;
     let asked = r#"{"question":"kestrel"}"#;
+    let arms = async || {
+        server.post("/api/v1/read", asked, 200).await.json()["arms"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let trace_arms = async || {
+        let id = server.post("/api/v1/traces", asked, 200).await.json()["trace_id"].clone();
+        server
+            .get(&format!("/api/v1/traces/{id}"), 200)
+            .await
+            .json()["rounds"][0]["receipt"]["arms"]
+            .clone()
+    };
     // No space yet.
     assert_eq!(
-        server.post("/api/v1/read", asked, 200).await.json()["arms"],
-        "lexical"
+        (arms().await.as_str(), trace_arms().await),
+        ("lexical", json!(["lexical"]))
     );
-    // Another model with the same number of dimensions.
-    let other = "cortex_space_register('test/other', '1', 'b3:other', 8)";
-    run(
-        &mut session,
-        &format!("SELECT cortex_space_use('default', {other})"),
-    )
-    .await;
+    // Another model, first with as many dimensions as ours, then with more.
+    for dims in [8, 9] {
+        let other = format!("cortex_space_register('test/other-{dims}', '1', 'b3:other', {dims})");
+        run(
+            &mut session,
+            &format!("SELECT cortex_space_use('default', {other})"),
+        )
+        .await;
+        assert_eq!(
+            (arms().await.as_str(), trace_arms().await),
+            ("lexical", json!(["lexical"])),
+            "{dims}"
+        );
+        for mode in ["vector", "hybrid"] {
+            let demanded = json!({"question": "kestrel", "mode": mode}).to_string();
+            server.post("/api/v1/read", &demanded, 400).await;
+        }
+    }
     assert_eq!(
-        server.post("/api/v1/read", asked, 200).await.json()["arms"],
-        "lexical"
+        server.get("/api/v1/health", 200).await.json()["read"]["vector"],
+        false
     );
     let digest = format!("b3:{}", "0".repeat(64));
     let ours = format!("cortex_space_register('test/letters', '1', '{digest}', 8)");
@@ -210,11 +236,11 @@ async fn the_vector_goes_along_only_into_the_models_own_space() {
     )
     .await;
     assert_eq!(
-        server.post("/api/v1/read", asked, 200).await.json()["arms"],
-        "lexical+vector"
+        (arms().await.as_str(), trace_arms().await),
+        ("lexical+vector", json!(["lexical", "vector"]))
     );
     assert_eq!(
-        server.get("/api/v1/health", 200).await.json()["search"]["vector"],
+        server.get("/api/v1/health", 200).await.json()["read"]["vector"],
         true
     );
     let lexical = server
@@ -223,9 +249,67 @@ async fn the_vector_goes_along_only_into_the_models_own_space() {
             r#"{"question":"kestrel","mode":"lexical"}"#,
             200,
         )
-        .await
-        .json();
-    assert_eq!(lexical["arms"], "lexical");
+        .await;
+    assert_eq!(lexical.json()["arms"], "lexical");
+    // No trace with another model's vectors was left behind.
+    let wrong: i64 = value(
+        &mut session,
+        &format!("SELECT count(*) FROM cortex.traces t WHERE t.body #>> '{{rounds,0,receipt,space,digest}}' <> '{digest}'"),
+    )
+    .await;
+    assert_eq!(wrong, 0);
+}
+
+#[tokio::test]
+async fn a_role_with_a_grant_and_nothing_else_can_ask() {
+    let (database, _) = filled(no_model()).await;
+    let mut session = database.session().await;
+    let digest = format!("b3:{}", "0".repeat(64));
+    let role = format!("cortex_test_reader_{}", std::process::id());
+    run(
+        &mut session,
+        &format!(
+            "CREATE ROLE {role}; SELECT cortex_grant('default', '{role}');
+             SELECT cortex_space_use('default', cortex_space_register('test/letters', '1', '{digest}', 8))"
+        ),
+    )
+    .await;
+    let mut config = database.config();
+    let separator = if database.url.contains('?') { '&' } else { '?' };
+    config.database.url = Secret::new(format!(
+        "{}{separator}options=-c%20role%3D{role}",
+        database.url
+    ));
+    let server = Server::start(&config, Letters::encoder()).await;
+    let asked = r#"{"question":"kestrel"}"#;
+    assert_eq!(
+        server.post("/api/v1/read", asked, 200).await.json()["arms"],
+        "lexical+vector"
+    );
+    server.post("/api/v1/search", asked, 200).await;
+    let id = server.post("/api/v1/traces", asked, 200).await.json()["trace_id"].clone();
+    assert_eq!(
+        server
+            .get(&format!("/api/v1/traces/{id}/verify"), 200)
+            .await
+            .json()["ok"],
+        true
+    );
+    let refused = server
+        .post(
+            "/api/v1/sources",
+            r#"{"artifact_id":"file:a","body":"x"}"#,
+            403,
+        )
+        .await;
+    assert_eq!(refused.json()["sqlstate"], "42501");
+    server.stop.cancel();
+    server.ended.await.unwrap().unwrap();
+    run(
+        &mut session,
+        &format!("SELECT cortex_revoke('default', '{role}'); DROP ROLE {role}"),
+    )
+    .await;
 }
 
 #[tokio::test]

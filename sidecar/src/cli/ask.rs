@@ -84,7 +84,7 @@ pub struct Verify {
 pub async fn read(read: Read, context: &Context, out: &mut Output) -> Outcome<()> {
     let budget = read.budget.unwrap_or(context.config.read.budget_tokens);
     let (db, question) = prepare(read.asked, context).await?;
-    let answer = db.read(&question, budget).await?;
+    let answer = db.read(&question, budget).await?.json;
     out.raw(&answer);
     if !out.is_json() {
         let answer = parse(&answer)?;
@@ -112,7 +112,7 @@ pub async fn find(find: Find, context: &Context, out: &mut Output) -> Outcome<()
         Some(quotes) => format!("{{\"max_evidence\":{quotes}}}"),
     };
     let (db, question) = prepare(find.asked, context).await?;
-    let answer = db.ask(&question, &policy).await?;
+    let answer = db.ask(&question, &policy).await?.json;
     out.raw(&answer);
     if !out.is_json() {
         show_answer(&parse(&answer)?, out);
@@ -170,7 +170,7 @@ async fn prepare(asked: Asked, context: &Context) -> Outcome<(Db, Question)> {
             .await
             .map_err(|error| Failure::internal(format!("loading the model stopped: {error}")))?
     };
-    let vector = encoder.question(&db, &namespace, &asked.question).await?;
+    let vector = encoder.question(&asked.question).await?;
     Ok((
         db,
         Question {

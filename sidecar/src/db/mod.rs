@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, Connection, Postgres, Row};
+use sqlx::{AssertSqlSafe, Connection, Postgres, Row, Transaction};
 
 use crate::config::{self, Secret};
 use crate::error::{Failure, Kind, Outcome};
@@ -164,25 +164,32 @@ impl Db {
         sql: String,
         bind: impl for<'q> FnOnce(Statement<'q>) -> Statement<'q>,
     ) -> Outcome<Vec<PgRow>> {
-        let begin = AssertSqlSafe(self.begin(access));
-        let mut transaction = match self.pool.begin_with(begin).await {
-            Ok(transaction) => transaction,
-            Err(sqlx::Error::PoolTimedOut) => return Err(self.why_unreachable().await),
-            Err(error) => return Err(self.failure(error)),
-        };
-        let statement = bind(sqlx::query(AssertSqlSafe(sql)).persistent(false));
-        let rows = statement
-            .fetch_all(&mut *transaction)
-            .await
-            .map_err(|error| self.failure(error))?;
-        transaction
-            .commit()
-            .await
-            .map_err(|error| self.failure(error))?;
+        let mut work = self.begin(access).await?;
+        let rows = work.run(sql, bind).await?;
+        work.commit().await?;
         Ok(rows)
     }
 
-    fn begin(&self, access: Access) -> String {
+    /// Begins a transaction for several statements that belong together. Dropped, it is rolled back.
+    ///
+    /// # Errors
+    /// No connection.
+    async fn begin(&self, access: Access) -> Outcome<Work<'_>> {
+        match self
+            .pool
+            .begin_with(AssertSqlSafe(self.opening(access)))
+            .await
+        {
+            Ok(transaction) => Ok(Work {
+                db: self,
+                transaction,
+            }),
+            Err(sqlx::Error::PoolTimedOut) => Err(self.why_unreachable().await),
+            Err(error) => Err(self.failure(error)),
+        }
+    }
+
+    fn opening(&self, access: Access) -> String {
         let mode = if access == Access::Read {
             "BEGIN READ ONLY"
         } else {
@@ -253,6 +260,33 @@ impl Db {
     /// Host and port, or socket, and database.
     pub fn place(&self) -> String {
         place(&self.options)
+    }
+}
+
+/// A transaction at work.
+struct Work<'a> {
+    db: &'a Db,
+    transaction: Transaction<'static, Postgres>,
+}
+
+impl Work<'_> {
+    /// Runs one unnamed statement.
+    async fn run(
+        &mut self,
+        sql: String,
+        bind: impl for<'q> FnOnce(Statement<'q>) -> Statement<'q>,
+    ) -> Outcome<Vec<PgRow>> {
+        bind(sqlx::query(AssertSqlSafe(sql)).persistent(false))
+            .fetch_all(&mut *self.transaction)
+            .await
+            .map_err(|error| self.db.failure(error))
+    }
+
+    async fn commit(self) -> Outcome<()> {
+        self.transaction
+            .commit()
+            .await
+            .map_err(|error| self.db.failure(error))
     }
 }
 

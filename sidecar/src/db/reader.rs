@@ -2,9 +2,13 @@
 //!
 //! Answers come back as the JSON text that PostgreSQL wrote, so that a client of ours and one that sends
 //! the same statement itself get the same bytes.
+//!
+//! A question's vector belongs to one embedding space, and PostgreSQL can only see whether its length fits.
+//! So each answer is kept only if its receipt names the vector's own space; otherwise the question is asked
+//! again by words alone. Asked first and checked after, no switch of the namespace can come in between.
 
-use super::{Access, Db};
-use crate::error::Outcome;
+use super::{Access, Db, column};
+use crate::error::{Failure, Kind, Outcome};
 
 /// JSON as PostgreSQL wrote it.
 pub type JsonText = String;
@@ -15,20 +19,24 @@ SELECT pg_catalog.json_build_object(
                'rank', s.rank, 'item_id', s.item_id, 'artifact_id', s.artifact_id, 'version_id', s.version_id,
                'start_byte', s.start_byte, 'end_byte', s.end_byte, 'score', s.score, 'title', s.title,
                'origin', s.origin, 'dated', s.dated, 'body', s.body) ORDER BY s.rank), '[]'),
-           'receipt', pg_catalog.min(s.receipt))::text
+           'receipt', pg_catalog.min(s.receipt))::text,
+       pg_catalog.min(s.receipt)::json -> 'space' ->> 'digest'
   FROM {cortex}.cortex_search($1, $2::text::{vector}.vector, $3, $4, $5) s";
 
 const READ: &str = "
-SELECT pg_catalog.row_to_json(r)::text
+SELECT pg_catalog.row_to_json(r)::text, r.receipt::json -> 'space' ->> 'digest'
   FROM {cortex}.cortex_read($1, $2::text::{vector}.vector, $3, $4, $5) r";
 
 const ASK: &str = "
-SELECT pg_catalog.row_to_json(a)::text
+SELECT pg_catalog.row_to_json(a)::text, a.trace_id
   FROM {cortex}.cortex_ask($1, $2::text::{vector}.vector, 'find_relevant', $3::text::jsonb, $4) a";
 
 const VERIFY_ID: &str = "SELECT {cortex}.cortex_verify($1::bigint, $2)::text";
 const VERIFY_TEXT: &str = "SELECT {cortex}.cortex_verify($1::text, $2)::text";
 const DRIFT: &str = "SELECT {cortex}.cortex_drift($1)::text";
+// One round: mode find_relevant has no other.
+const TRACE_SPACE: &str =
+    "SELECT {cortex}.cortex_trace($1)::json -> 'rounds' -> 0 -> 'receipt' -> 'space' ->> 'digest'";
 const TRACE: &str = "SELECT {cortex}.cortex_trace($1)";
 
 // The caller may lack the right to the texts, which is not an error of the account.
@@ -45,9 +53,6 @@ const SOURCE_KNOWN: &str = "SELECT {cortex}.cortex_has_source($1, $2)";
 const SOURCES_KNOWN: &str = "
 SELECT count(*) FROM (SELECT DISTINCT unnest($1::text[]) AS id) named WHERE {cortex}.cortex_has_source(named.id, $2)";
 
-const SPACE_DIGEST: &str = "
-SELECT s.digest FROM cortex.namespace n JOIN cortex.space s ON s.id = n.space_id WHERE n.name = $1";
-
 const HEALTH: &str = "SELECT {cortex}.cortex_health()::text";
 
 /// A question for [`Db::search`], [`Db::read`] and [`Db::ask`].
@@ -55,12 +60,45 @@ const HEALTH: &str = "SELECT {cortex}.cortex_health()::text";
 pub struct Question {
     /// The words.
     pub text: String,
-    /// Their vector in the namespace's embedding space, as pgvector reads it; none for the lexical arm alone.
-    pub vector: Option<String>,
+    /// Their vector; none for the lexical arm alone.
+    pub vector: Option<Vector>,
     /// Namespace to look in.
     pub namespace: String,
     /// `auto`, `lexical`, `vector` or `hybrid`, as the SQL function takes it.
     pub mode: String,
+}
+
+/// A vector of a question.
+#[derive(Clone, Debug)]
+pub struct Vector {
+    /// As pgvector reads it.
+    pub text: String,
+    /// Digest of the embedding space that it belongs to.
+    pub space: String,
+}
+
+/// An answer to a question.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// What the SQL function returned.
+    pub json: JsonText,
+    /// Whether vectors were compared.
+    pub by_vector: bool,
+}
+
+/// Which function a question goes to, with its limit or policy.
+#[derive(Clone, Copy)]
+enum Call<'a> {
+    Search(i32),
+    Read(i32),
+    Ask(&'a str),
+}
+
+/// What a statement returned, before it is known whether it may be used.
+struct Attempt {
+    json: JsonText,
+    /// Digest of the space whose vectors were compared, if any were.
+    space: Option<String>,
 }
 
 /// A source that is not a row.
@@ -84,48 +122,124 @@ impl Db {
     /// `cortex_search`: the best `k` items.
     ///
     /// # Errors
-    /// As [`Db::rows`].
-    pub async fn search(&self, question: &Question, k: i32) -> Outcome<JsonText> {
-        self.value(Access::Read, SEARCH, |statement| {
-            statement
-                .bind(question.text.clone())
-                .bind(question.vector.clone())
-                .bind(k)
-                .bind(question.namespace.clone())
-                .bind(question.mode.clone())
-        })
-        .await
+    /// As [`Db::rows`]; a mode that demands a vector, without one of the namespace's own space.
+    pub async fn search(&self, question: &Question, k: i32) -> Outcome<Answer> {
+        self.checked(question, Call::Search(k)).await
     }
 
     /// `cortex_read`: one context within a budget.
     ///
     /// # Errors
-    /// As [`Db::rows`].
-    pub async fn read(&self, question: &Question, budget_tokens: i32) -> Outcome<JsonText> {
-        self.value(Access::Read, READ, |statement| {
-            statement
-                .bind(question.text.clone())
-                .bind(question.vector.clone())
-                .bind(budget_tokens)
-                .bind(question.namespace.clone())
-                .bind(question.mode.clone())
-        })
-        .await
+    /// As [`Db::search`].
+    pub async fn read(&self, question: &Question, budget_tokens: i32) -> Outcome<Answer> {
+        self.checked(question, Call::Read(budget_tokens)).await
     }
 
     /// `cortex_ask` in mode `find_relevant`: evidence and a trace. `policy` is a JSON object.
     ///
     /// # Errors
     /// As [`Db::rows`].
-    pub async fn ask(&self, question: &Question, policy: &str) -> Outcome<JsonText> {
-        self.value(Access::Write, ASK, |statement| {
-            statement
-                .bind(question.text.clone())
-                .bind(question.vector.clone())
-                .bind(policy.to_owned())
-                .bind(question.namespace.clone())
+    pub async fn ask(&self, question: &Question, policy: &str) -> Outcome<Answer> {
+        self.checked(question, Call::Ask(policy)).await
+    }
+
+    /// Asks with the question's vector, and again without it where the vector is not of the namespace's
+    /// space. Only mode `auto` may do without; the others were asked for.
+    async fn checked(&self, question: &Question, call: Call<'_>) -> Outcome<Answer> {
+        let vector = question.vector.as_ref().map(|vector| vector.text.clone());
+        let may_retry = vector.is_some() && question.mode == "auto";
+        let attempt = match self.attempt(question, vector, call).await {
+            Ok(attempt) if attempt.fits(question) => attempt,
+            Ok(_) if may_retry => self.attempt(question, None, call).await?,
+            Ok(_) => return Err(other_space(question)),
+            // Perhaps the length; anything else is refused without the vector as well.
+            Err(failure) if may_retry && failure.code == "invalid_argument" => {
+                self.attempt(question, None, call).await?
+            }
+            Err(failure) => return Err(failure),
+        };
+        Ok(Answer {
+            by_vector: attempt.space.is_some(),
+            json: attempt.json,
         })
-        .await
+    }
+
+    async fn attempt(
+        &self,
+        question: &Question,
+        vector: Option<String>,
+        call: Call<'_>,
+    ) -> Outcome<Attempt> {
+        let (template, limit) = match call {
+            Call::Search(k) => (SEARCH, k),
+            Call::Read(budget_tokens) => (READ, budget_tokens),
+            Call::Ask(policy) => return self.ask_once(question, vector, policy).await,
+        };
+        let Question {
+            text,
+            namespace,
+            mode,
+            ..
+        } = question.clone();
+        let row = self
+            .row(Access::Read, template, |statement| {
+                statement
+                    .bind(text)
+                    .bind(vector)
+                    .bind(limit)
+                    .bind(namespace)
+                    .bind(mode)
+            })
+            .await?;
+        Ok(Attempt {
+            json: column(&row, 0)?,
+            space: column(&row, 1)?,
+        })
+    }
+
+    /// Asks, and commits the trace only if its receipt names the vector's own space.
+    async fn ask_once(
+        &self,
+        question: &Question,
+        vector: Option<String>,
+        policy: &str,
+    ) -> Outcome<Attempt> {
+        let catalog = self.catalog().await?;
+        let mut work = self.begin(Access::Write).await?;
+        let (text, policy, namespace) = (
+            question.text.clone(),
+            policy.to_owned(),
+            question.namespace.clone(),
+        );
+        let rows = work
+            .run(catalog.render(ASK), |statement| {
+                statement
+                    .bind(text)
+                    .bind(vector)
+                    .bind(policy)
+                    .bind(namespace)
+            })
+            .await?;
+        let row = rows
+            .first()
+            .ok_or_else(|| Failure::internal("cortex_ask returned no row"))?;
+        let (json, trace_id): (JsonText, i64) = (column(row, 0)?, column(row, 1)?);
+        let rows = work
+            .run(catalog.render(TRACE_SPACE), |statement| {
+                statement.bind(trace_id)
+            })
+            .await?;
+        let row = rows
+            .first()
+            .ok_or_else(|| Failure::internal("cortex_trace returned no row"))?;
+        let attempt = Attempt {
+            json,
+            space: column(row, 0)?,
+        };
+        if attempt.fits(question) {
+            work.commit().await?;
+        }
+        Ok(attempt)
     }
 
     /// `cortex_verify` of a stored trace, with a question of the verifier's own if there is one.
@@ -181,7 +295,7 @@ impl Db {
             })
             .await
         {
-            Ok(rows) => rows.first().map(|row| super::column(row, 0)).transpose(),
+            Ok(rows) => rows.first().map(|row| column(row, 0)).transpose(),
             Err(failure) if failure.code == "forbidden" => Ok(None),
             Err(failure) => Err(failure),
         }
@@ -249,18 +363,24 @@ impl Db {
         self.value(Access::Read, HEALTH, |statement| statement)
             .await
     }
+}
 
-    /// The digest of the embedding space that a namespace reads with. None if it has none, or is unknown.
-    ///
-    /// # Errors
-    /// As [`Db::rows`].
-    pub async fn namespace_space_digest(&self, namespace: &str) -> Outcome<Option<String>> {
-        let namespace = namespace.to_owned();
-        let rows = self
-            .rows(Access::Read, SPACE_DIGEST, |statement| {
-                statement.bind(namespace)
-            })
-            .await?;
-        rows.first().map(|row| super::column(row, 0)).transpose()
+impl Attempt {
+    /// Whether no vectors were compared but those of the question's own space.
+    fn fits(&self, question: &Question) -> bool {
+        match (&self.space, &question.vector) {
+            (None, _) => true,
+            (Some(compared), Some(vector)) => *compared == vector.space,
+            (Some(_), None) => false,
+        }
     }
+}
+
+fn other_space(question: &Question) -> Failure {
+    let message = format!(
+        "namespace {:?} was embedded with another model than this service has",
+        question.namespace
+    );
+    Failure::new(Kind::Usage, "other_space", message)
+        .hint("use mode auto or lexical, or the model that the namespace was embedded with")
 }

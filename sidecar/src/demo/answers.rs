@@ -77,10 +77,11 @@ impl Demo<'_> {
     /// The context of a question; returns its tokens.
     async fn context(&mut self, text: &str) -> Outcome<i64> {
         let question = self.question(text).await?;
-        check(question.vector.is_some(), || {
-            "the question has no vector: the namespace uses another model".to_owned()
+        let answer = self.db.read(&question, BUDGET).await?;
+        check(answer.by_vector, || {
+            "no vectors were compared: the namespace uses another model".to_owned()
         })?;
-        let read: Value = parse(&self.db.read(&question, BUDGET).await?)?;
+        let read: Value = parse(&answer.json)?;
         let tokens = read["tokens"].as_i64().unwrap_or(i64::MAX);
         check(tokens <= i64::from(BUDGET), || {
             format!("a context of {tokens} tokens is over its budget of {BUDGET}")
@@ -94,7 +95,7 @@ impl Demo<'_> {
     pub(super) async fn question(&self, text: &str) -> Outcome<Question> {
         Ok(Question {
             text: text.to_owned(),
-            vector: self.encoder.question(&self.db, NAMESPACE, text).await?,
+            vector: self.encoder.question(text).await?,
             namespace: NAMESPACE.to_owned(),
             mode: "auto".to_owned(),
         })
@@ -103,12 +104,8 @@ impl Demo<'_> {
     /// Evidence and trace of a question.
     pub(super) async fn ask(&self, text: &str) -> Outcome<Asked> {
         let question = self.question(text).await?;
-        let answer = parse(
-            &self
-                .db
-                .ask(&question, &format!("{{\"max_evidence\":{QUOTES}}}"))
-                .await?,
-        )?;
+        let policy = format!("{{\"max_evidence\":{QUOTES}}}");
+        let answer = parse(&self.db.ask(&question, &policy).await?.json)?;
         check(answer["status"] == "ANSWERED", || {
             format!("{text:?} ended as {}", answer["status"])
         })?;

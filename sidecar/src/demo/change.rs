@@ -138,7 +138,7 @@ impl Demo<'_> {
                 format!("the old text is still read for {query:?}")
             })?;
             let by_meaning = self.question(query).await?;
-            let found = parse(&self.db.search(&by_meaning, 200).await?)?;
+            let found = parse(&self.db.search(&by_meaning, 200).await?.json)?;
             let served = found["results"]
                 .as_array()
                 .into_iter()

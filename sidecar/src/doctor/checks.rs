@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Check;
 use crate::config::{Config, Origin};
-use crate::db::reader::Question;
+use crate::db::reader::{Answer, Question};
 use crate::db::{Access, Catalog, Db, column};
 use crate::encoder::Encoder;
 use crate::error::Outcome;
@@ -107,65 +107,85 @@ fn megabytes(bytes: i64) -> String {
     format!("{}.{} MB", tenths / 10, tenths % 10)
 }
 
-pub(super) async fn query(config: &Config, db: &Db, encoder: &Encoder) -> Outcome<Check> {
-    let (text, namespace) = ("doctor".to_owned(), config.read.namespace.clone());
-    let vector = encoder.question(db, &namespace, &text).await?;
-    let arms = if vector.is_some() {
-        "words and vectors"
-    } else {
-        "words alone"
-    };
+/// A read as a user would make it. It tells its arms also where nothing is found.
+async fn trial(config: &Config, db: &Db, encoder: &Encoder) -> Outcome<Answer> {
+    let text = "doctor".to_owned();
     let question = Question {
+        vector: encoder.question(&text).await?,
         text,
-        vector,
-        namespace,
+        namespace: config.read.namespace.clone(),
         mode: "auto".to_owned(),
     };
-    match db.search(&question, 1).await {
-        Ok(_) => Ok(Check::ok(
-            "query",
-            format!(
-                "a search of namespace {} by {arms} runs",
-                question.namespace
-            ),
-        )),
+    db.read(&question, config.read.budget_tokens).await
+}
+
+pub(super) async fn query(config: &Config, db: &Db, encoder: &Encoder) -> Outcome<Check> {
+    match trial(config, db, encoder).await {
+        Ok(answer) => {
+            let arms = if answer.by_vector {
+                "words and vectors"
+            } else {
+                "words alone"
+            };
+            Ok(Check::ok(
+                "query",
+                format!(
+                    "a read of namespace {} by {arms} runs",
+                    config.read.namespace
+                ),
+            ))
+        }
         Err(failure) if failure.code == "not_found" => Ok(Check::warn(
             "query",
             failure.message,
-            "bind a table (SELECT cortex_bind('your_table')) or run cortex ingest",
+            "bind a table (SELECT cortex_bind('your_table')), run cortex ingest, or have it granted to you",
         )),
         Err(failure) => Err(failure),
     }
 }
 
+const MODEL_OF: &str = "SELECT n.model FROM cortex.namespaces n WHERE n.namespace = $1";
+
 pub(super) async fn space(config: &Config, db: &Db, encoder: &Encoder) -> Outcome<Check> {
     let namespace = &config.read.namespace;
-    let stored = db.namespace_space_digest(namespace).await?;
-    Ok(match (encoder.space(), stored) {
-        (_, None) => Check::warn(
+    let name = namespace.clone();
+    let rows = db
+        .rows(Access::Read, MODEL_OF, |statement| statement.bind(name))
+        .await?;
+    let model: Option<String> = rows
+        .first()
+        .map(|row| column(row, 0))
+        .transpose()?
+        .flatten();
+    let Some(model) = model else {
+        return Ok(Check::warn(
             "space",
             format!("namespace {namespace} has no embedding space yet"),
             "a worker with a model gives it one: cortex up",
-        ),
-        (Ok(ours), Some(stored)) if ours.digest == stored => Check::ok(
-            "space",
-            format!("namespace {namespace} uses this binary's model"),
-        ),
-        (Ok(_), Some(_)) => Check::warn(
+        ));
+    };
+    if encoder.space().is_err() {
+        return Ok(Check::warn(
             "space",
             format!(
-                "namespace {namespace} uses another model than this binary has; questions are asked by words alone"
-            ),
-            "use the model it was embedded with, or switch the namespace: SELECT cortex_space_use(...)",
-        ),
-        (Err(_), Some(_)) => Check::warn(
-            "space",
-            format!(
-                "namespace {namespace} has vectors, and this binary has no model to embed a question"
+                "namespace {namespace} has vectors of {model}, and this binary has no model to embed a question"
             ),
             "prepare the model, or name its folder in model.dir",
+        ));
+    }
+    if trial(config, db, encoder).await?.by_vector {
+        return Ok(Check::ok(
+            "space",
+            format!("namespace {namespace} has vectors of {model}, as this binary makes them"),
+        ));
+    }
+    Ok(Check::warn(
+        "space",
+        format!(
+            "a question to namespace {namespace} is asked by words alone: nothing is embedded yet, or by another model ({model})"
         ),
-    })
+        "let the worker finish, or use the model that it was embedded with",
+    ))
 }
 
 const WORKERS: &str = "

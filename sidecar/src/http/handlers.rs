@@ -44,9 +44,7 @@ impl QuestionIn {
         let vector = if mode == "lexical" {
             None
         } else {
-            app.encoder
-                .question(&app.db, &namespace, &self.question)
-                .await?
+            app.encoder.question(&self.question).await?
         };
         Ok(Question {
             text: self.question,
@@ -91,7 +89,10 @@ pub(super) async fn search(
     asked.only("search", true, false, false)?;
     let k = asked.k.unwrap_or(app.config.read.k);
     let question = asked.into_question(&app).await?;
-    app.db.search(&question, k).await.map(RawJson)
+    app.db
+        .search(&question, k)
+        .await
+        .map(|answer| RawJson(answer.json))
 }
 
 pub(super) async fn read(
@@ -101,7 +102,10 @@ pub(super) async fn read(
     asked.only("read", false, true, false)?;
     let budget = asked.budget_tokens.unwrap_or(app.config.read.budget_tokens);
     let question = asked.into_question(&app).await?;
-    app.db.read(&question, budget).await.map(RawJson)
+    app.db
+        .read(&question, budget)
+        .await
+        .map(|answer| RawJson(answer.json))
 }
 
 pub(super) async fn ask(
@@ -114,7 +118,10 @@ pub(super) async fn ask(
         .as_ref()
         .map_or_else(|| "{}".to_owned(), |policy| policy.get().to_owned());
     let question = asked.into_question(&app).await?;
-    app.db.ask(&question, &policy).await.map(RawJson)
+    app.db
+        .ask(&question, &policy)
+        .await
+        .map(|answer| RawJson(answer.json))
 }
 
 pub(super) async fn get_trace(

@@ -13,8 +13,10 @@ use crate::db::state::{Backlog, Storage};
 use crate::error::{Failure, Outcome};
 use crate::worker::View;
 
-/// The question of the trial search; any word will do.
+/// The question of the trial; any word will do. It is read and not searched for, since a read tells its arms
+/// also where nothing is found.
 const TRIAL: &str = "health";
+const TRIAL_TOKENS: i32 = 100;
 
 #[derive(Serialize)]
 struct Health {
@@ -26,8 +28,8 @@ struct Health {
     pgvector: Option<String>,
     /// Whether this process embeds; if not, why.
     embedding: String,
-    /// What the trial search did.
-    search: Option<Search>,
+    /// What a trial read did.
+    read: Option<Trial>,
     storage: Option<Storage>,
     /// What is not done yet; null where this role may not see it.
     backlog: Option<Backlog>,
@@ -40,7 +42,7 @@ struct Health {
 }
 
 #[derive(Serialize)]
-struct Search {
+struct Trial {
     /// Whether it compared vectors, or why not.
     vector: bool,
     ms: u64,
@@ -57,7 +59,7 @@ pub(super) async fn health(State(app): State<App>) -> Response {
             .encoder
             .space()
             .map_or_else(str::to_owned, |space| space.model.clone()),
-        search: None,
+        read: None,
         storage: None,
         backlog: None,
         database: None,
@@ -103,19 +105,18 @@ async fn fill(app: &App, health: &mut Health) -> Outcome<()> {
     };
     let namespace = app.config.read.namespace.clone();
     let started = std::time::Instant::now();
-    let vector = app.encoder.question(&app.db, &namespace, TRIAL).await?;
-    let with_vector = vector.is_some();
+    let vector = app.encoder.question(TRIAL).await?;
     let question = Question {
         text: TRIAL.to_owned(),
         vector,
         namespace,
         mode: "auto".to_owned(),
     };
-    match app.db.search(&question, 1).await {
-        Ok(_) => {
+    match app.db.read(&question, TRIAL_TOKENS).await {
+        Ok(answer) => {
             let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-            health.search = Some(Search {
-                vector: with_vector,
+            health.read = Some(Trial {
+                vector: answer.by_vector,
                 ms,
             });
             Ok(())

@@ -1,7 +1,7 @@
 //! The REST interface under `/api/v1`.
 //!
 //! Every answer that an SQL function gives goes out as PostgreSQL wrote it. The routes are listed once, in
-//! [`ROUTES`], from which the router is built and against which the OpenAPI document is tested.
+//! `ROUTES`, from which the router is built and against which the OpenAPI document is tested.
 
 mod body;
 mod guard;
