@@ -20,6 +20,18 @@ use crate::rights::{self, Owner, Rendering, current_user};
 use crate::sources::random_key;
 use table::{Choice, Table, Wanted};
 
+/// Binds a table to a namespace: makes its triggers and orders its rows to be loaded. With `preview`, only says
+/// what that would do and cost; the answer holds the preview in any case.
+///
+/// The caller owns the table (or is a superuser) and, if the namespace exists, may read it. The key is the primary
+/// key or the named columns of another unique index; text columns default to all text columns that are not key,
+/// title or date. The binding is named after the table (`schema.table` if that name is taken) and keeps the name,
+/// which is part of every artifact id. A table that was unbound takes its old binding up again, and so does a
+/// table under the name of one that was dropped: what has not changed since keeps its version.
+///
+/// # Errors
+/// 25001 outside READ COMMITTED, 55P03 if the table is in use for longer than `lock_timeout` (5 s if unset),
+/// 42710 if the table is bound already, 42501, 42703, 42704, 22023, 54000, 55000 and 0A000 with the reason.
 #[pg_extern(sql = r#"
 CREATE FUNCTION cortex_bind(relation regclass, text_columns name[] DEFAULT NULL, title_column name DEFAULT NULL,
         date_column name DEFAULT NULL, origin text DEFAULT NULL, key_columns name[] DEFAULT NULL,
@@ -149,6 +161,8 @@ fn bind(
     Ok(json!({"bound": true, "binding": name, "job": job}))
 }
 
+/// Drops a binding's triggers and takes all its versions out of service by one hold. Versions and claims stay for
+/// traces, and the binding's row keeps its name for `cortex_bind` to take up again.
 #[pg_extern(sql = r#"
 CREATE FUNCTION cortex_unbind(binding text, namespace text DEFAULT 'default') RETURNS jsonb
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
@@ -174,6 +188,8 @@ fn cortex_unbind(binding: &str, namespace: &str) -> Outcome<JsonB> {
     ))
 }
 
+/// Lets a table change unwatched: its triggers do nothing and none of its versions is current until
+/// `cortex_resume`. For bulk loads and migrations.
 #[pg_extern(sql = r#"
 CREATE FUNCTION cortex_pause(binding text, namespace text DEFAULT 'default') RETURNS jsonb
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
@@ -192,6 +208,7 @@ fn cortex_pause(binding: &str, namespace: &str) -> Outcome<JsonB> {
     ))
 }
 
+/// Ends a pause: compares all rows in this transaction, writers locked out meanwhile, and serves the binding again.
 #[pg_extern(sql = r#"
 CREATE FUNCTION cortex_resume(binding text, namespace text DEFAULT 'default') RETURNS jsonb
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
@@ -213,6 +230,8 @@ fn cortex_resume(binding: &str, namespace: &str) -> Outcome<JsonB> {
     Ok(JsonB(told))
 }
 
+/// Compares all rows of a binding in this transaction, writers locked out meanwhile, and releases its holds. It also
+/// finds what no trigger saw, as after `ALTER TABLE ... DISABLE TRIGGER`, and makes missing triggers anew.
 #[pg_extern(sql = r#"
 CREATE FUNCTION cortex_reconcile(binding text, namespace text DEFAULT 'default') RETURNS jsonb
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
