@@ -7,7 +7,7 @@ use crate::config::{Config, Origin};
 use crate::db::reader::{Answer, Question};
 use crate::db::{Access, Catalog, Db, column};
 use crate::encoder::Encoder;
-use crate::error::Outcome;
+use crate::error::{Failure, Outcome};
 use crate::worker;
 
 /// Seconds after which an unnumbered change means that no sealer runs; a busy one takes milliseconds.
@@ -209,15 +209,13 @@ pub(super) async fn worker(db: &Db) -> Outcome<Check> {
     ))
 }
 
-const UNSEALED: &str = "
-SELECT count(*), coalesce(extract(epoch FROM pg_catalog.clock_timestamp() - min(c.made_at)), 0)::float8
-  FROM cortex.change c WHERE c.seq IS NULL";
-
 pub(super) async fn sealer(db: &Db) -> Outcome<Check> {
-    let row = db
-        .row(Access::Read, UNSEALED, |statement| statement)
-        .await?;
-    let (waiting, age): (i64, f64) = (column(&row, 0)?, column(&row, 1)?);
+    let health: serde_json::Value = serde_json::from_str(&db.health().await?)
+        .map_err(|error| Failure::internal(format!("cortex_health() is not JSON: {error}")))?;
+    let waiting = health["unsealed"].as_i64().unwrap_or_default();
+    let age = health["oldest_unsealed_seconds"]
+        .as_f64()
+        .unwrap_or_default();
     let found = match waiting {
         0 => "every committed change has its number".to_owned(),
         waiting => format!("{waiting} changes wait for their number, the oldest for {age:.1} s"),
