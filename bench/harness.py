@@ -209,7 +209,9 @@ class Database:
         failed = re.search(r"number of failed transactions: (\d+)", done.stdout)
         rate = re.search(r"^tps = ([\d.]+)", done.stdout, re.MULTILINE)
         if done.returncode != 0 or not rate or (failed and failed.group(1) != "0"):
-            raise BenchError(f"pgbench {script}: {done.stderr.strip()}\n{done.stdout.strip()}")
+            raise BenchError(
+                f"pgbench {script} ended with status {done.returncode}: {done.stderr.strip()}\n{done.stdout.strip()}"
+            )
         return float(rate.group(1))
 
 
