@@ -78,7 +78,8 @@ def _find_libclang() -> Optional[Path]:
         for folder in folders:
             libraries: List[Path] = [folder] if folder.is_file() else []
             for name in ("libclang.so", "libclang-*.so", "libclang.so.*", "libclang-*.so.*", "libclang.dylib"):
-                libraries.extend(sorted(folder.glob(name)))
+                # libclang-cpp is another library: Clang's C++ interface, which bindgen cannot load.
+                libraries.extend(path for path in sorted(folder.glob(name)) if not path.name.startswith("libclang-cpp"))
             if libraries:
                 return libraries[0]
     return None

@@ -8,8 +8,10 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import embedded_postgres
+import extension_build
 import fetch
 import progress as reporting
 import setup
@@ -160,6 +162,21 @@ class OtherPostgres(unittest.TestCase):
     def test_no_such_embedded_version(self):
         with self.assertRaisesRegex(SetupError, "no embedded PostgreSQL 17"):
             embedded_postgres.pg_config_path(17)
+
+
+class Libclang(unittest.TestCase):
+    def found_among(self, *names):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in names:
+                (Path(folder) / name).touch()
+            with mock.patch.dict(os.environ, {"LIBCLANG_PATH": folder}):
+                found = extension_build._find_libclang()
+            return found and found.name
+
+    def test_the_library_that_reads_c_and_no_other(self):
+        for name in ("libclang.so", "libclang-14.so.14", "libclang.so.1"):
+            self.assertEqual(self.found_among("libclang-cpp.so.14", name), name)
+        self.assertIsNone(self.found_among("libclang-cpp.so.14", "libclang-cpp.so", "libclang_shared.so"))
 
 
 class Downloads(unittest.TestCase):
