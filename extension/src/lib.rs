@@ -18,6 +18,7 @@ mod retrieve;
 mod rights;
 mod rows;
 mod serve;
+mod source_list;
 mod sources;
 mod subxact;
 mod touch;

@@ -45,7 +45,7 @@ fn cortex_search(
             name!(origin, Option<String>),
             name!(dated, Option<String>),
             name!(body, String),
-            name!(receipt, String),
+            name!(receipt, Option<String>),
         ),
     >,
     ErrorReport,
@@ -65,7 +65,7 @@ fn cortex_search(
         target: Target::Chunk,
     };
     let served = serve::serve(&request, |shown| shown.len() >= k as usize)?;
-    let receipt = serve::receipt_text(&served.receipt)?;
+    let receipt = served.receipt_text()?;
     let rows = served.items.into_iter().zip(1..).map(move |(item, rank)| {
         (
             rank,
@@ -89,6 +89,8 @@ fn cortex_search(
 ///
 /// `claims` lists what the payload holds, with provenance; `pending` counts sources not yet reachable and
 /// `wanted` says what would make them so; `next_needs` is the budget that would serve one claim more.
+/// `uncommitted` says that the calling transaction has changed the namespace: nobody else can replay what it sees.
+/// `receipt` is NULL while more changes wait for a number than a state may list.
 #[pg_extern(stable, parallel_restricted, requires = ["tables"])]
 #[expect(clippy::type_complexity, reason = "the columns of the result")]
 fn cortex_read(
@@ -108,7 +110,8 @@ fn cortex_read(
             name!(pending, i64),
             name!(wanted, JsonB),
             name!(next_needs, Option<i32>),
-            name!(receipt, String),
+            name!(receipt, Option<String>),
+            name!(uncommitted, bool),
         ),
     >,
     ErrorReport,
@@ -163,7 +166,8 @@ fn cortex_read(
         pending,
         JsonB(Value::Array(wanted)),
         packed.next_needs.map(|next| next.budget_tokens as i32),
-        serve::receipt_text(&served.receipt)?,
+        served.receipt_text()?,
+        served.present.uncommitted,
     )))
 }
 
