@@ -10,6 +10,7 @@ pub mod fusion;
 pub mod hash;
 pub mod lexical;
 pub mod pack;
+pub mod pool;
 pub mod posting;
 pub mod receipt;
 pub mod sentence;
