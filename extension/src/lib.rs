@@ -11,6 +11,7 @@ mod hold;
 mod keys;
 mod load;
 mod lock;
+mod pool;
 mod put;
 mod read;
 mod reconcile;

@@ -59,7 +59,11 @@ pub struct Served {
     pub namespace: Namespace,
     pub items: Vec<Item>,
     pub arms: Vec<Arm>,
+    /// The question's vector, where the vector arm ran.
+    pub vector: Option<QueryVector>,
     pub present: Present,
+    /// Candidates that were looked at for `items`.
+    pub considered: usize,
     pub receipt: Receipt,
 }
 
@@ -128,7 +132,9 @@ pub fn serve(request: &Request, enough: impl Fn(&[Item]) -> bool) -> Result<Serv
             namespace,
             items,
             arms: plan.arms,
+            vector: plan.vector,
             present,
+            considered,
             receipt,
         });
     }
@@ -322,7 +328,8 @@ fn details(ranked: &[Ranked], target: Target) -> Result<Vec<Option<Item>>, Fault
                     d.title, d.origin, d.dated, s.binding_id, s.key, s.hash_key \
                FROM cortex.claim i JOIN cortex.source_version v ON v.id = i.version_ids[1] \
                 AND NOT EXISTS (SELECT FROM cortex.source_version o \
-                                 WHERE o.id = ANY (i.version_ids) AND o.closed_by IS NOT NULL)"
+                                 WHERE o.id = ANY (i.version_ids) AND o.closed_by IS NOT NULL) \
+               JOIN cortex.unit u ON u.id = i.unit_id AND u.evicted_by IS NULL"
         }
     };
     let sql = format!(

@@ -44,20 +44,30 @@ pub struct Candidates {
     pub collapsed: Vec<Collapsed>,
 }
 
-/// Collapses the first [`WINDOW`] rows.
+/// Collapses the first [`WINDOW`] rows to at most [`KEPT_MAX`]; see [`collapse_within`].
+pub fn collapse<O: Copy + Eq + Hash>(
+    rows: &[Row<'_, O>],
+    similar: impl FnMut(usize, usize) -> bool,
+) -> Candidates {
+    collapse_within(rows, WINDOW, KEPT_MAX, similar)
+}
+
+/// Collapses the first `window` rows to at most `kept_max`.
 ///
 /// A row collapses into the first kept row of its owner that has the same text or of which
 /// `similar(kept, row)` holds. It is compared with kept rows only, so a chain of small changes does not
 /// swallow what is different at its ends. `similar` is asked only for rows of one owner, at most
-/// `WINDOW * KEPT_MAX` times.
-pub fn collapse<O: Copy + Eq + Hash>(
+/// `window * kept_max` times.
+pub fn collapse_within<O: Copy + Eq + Hash>(
     rows: &[Row<'_, O>],
+    window: usize,
+    kept_max: usize,
     mut similar: impl FnMut(usize, usize) -> bool,
 ) -> Candidates {
     let mut found = Candidates::default();
     let mut kept_of: HashMap<O, Vec<usize>> = HashMap::new();
-    for (at, row) in rows.iter().enumerate().take(WINDOW) {
-        if found.kept.len() == KEPT_MAX {
+    for (at, row) in rows.iter().enumerate().take(window) {
+        if found.kept.len() == kept_max {
             break;
         }
         let kept = kept_of.entry(row.owner).or_default();
