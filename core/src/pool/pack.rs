@@ -116,7 +116,7 @@ pub fn pack<G: Copy + Eq + Hash>(
             continue;
         }
         let known = group_of.get(&claim.group).copied();
-        let header = claim.header.map(str::trim).filter(|line| !line.is_empty());
+        let header = claim.header.filter(|line| !line.trim().is_empty());
         let needed = packed.tokens
             + match known {
                 Some(_) => meter.claim(&bullet, false),
