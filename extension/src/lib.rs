@@ -3,10 +3,12 @@
 mod ask;
 mod bind;
 mod binding;
+mod build;
 mod chunk;
 mod db;
 mod ddl;
 mod error;
+mod gate;
 mod hold;
 mod keys;
 mod load;
@@ -18,6 +20,7 @@ mod reconcile;
 mod retrieve;
 mod rights;
 mod rows;
+mod search;
 mod serve;
 mod source_list;
 mod sources;
@@ -84,9 +87,34 @@ pgrx::extension_sql_file!(
     ]
 );
 pgrx::extension_sql_file!(
+    "../../sql/55_pool.sql",
+    name = "pool",
+    requires = ["tables", "space", build::nearest_word, build::normal_text]
+);
+pgrx::extension_sql_file!(
+    "../../sql/56_event.sql",
+    name = "event",
+    requires = ["tables", "pool"]
+);
+pgrx::extension_sql_file!(
+    "../../sql/57_want.sql",
+    name = "want",
+    requires = ["work", "event", build::add_claims]
+);
+pgrx::extension_sql_file!(
+    "../../sql/58_build.sql",
+    name = "build",
+    requires = ["want", build::ungrounded, vector::vector_fits]
+);
+pgrx::extension_sql_file!(
+    "../../sql/59_gate.sql",
+    name = "gate",
+    requires = ["build", gate::sample, gate::ceiling, gate::due]
+);
+pgrx::extension_sql_file!(
     "../../sql/60_views.sql",
     name = "views",
-    requires = ["bind", "space", "work"]
+    requires = ["bind", "space", "work", "gate"]
 );
 pgrx::extension_sql_file!("../../sql/90_rights.sql", name = "rights", finalize);
 

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use crate::db;
 use crate::error::{Fault, given};
-use crate::rights::{self, Namespace, Owner};
+use crate::rights::{self, Owner};
 use crate::serve::{self, Item, Request, Served};
 use crate::vector::VectorRef;
 use settings::{Asked, Settings};
@@ -129,6 +129,8 @@ struct Read {
     rerank_failed: Option<String>,
     header_failed: Option<String>,
     rerank_us: Option<u64>,
+    /// What the builds behind the claims served once cost in tokens, by model.
+    saved: Value,
 }
 
 impl Read {
@@ -240,7 +242,19 @@ impl Read {
                 Vec::new(),
             ),
         };
+        let saved = match outcome {
+            Decision::Serve | Decision::Reuse if settings.builds => {
+                let ids: Vec<i64> = packed
+                    .served
+                    .iter()
+                    .map(|&place| claims.items[order[place]].ranked.item)
+                    .collect();
+                saved(&ids)?
+            }
+            _ => json!({}),
+        };
         Ok(Read {
+            saved,
             needs_retrieval: verdict.needs_retrieval
                 || (outcome == Decision::Build && nothing_found),
             escalated: verdict.escalate,
@@ -330,6 +344,7 @@ impl Read {
         sources.dedup();
         json!({
             "v": 1,
+            "saved": self.saved,
             "payload": pack::NAME,
             "tokenizer": tokens::NAME,
             "decision": self.decision(),
@@ -535,4 +550,17 @@ fn pending(namespace: i32) -> Result<Vec<(String, i64)>, Fault> {
         &[namespace.into()],
         |row| Ok((row.must::<String>(1)?, row.must::<i64>(2)?)),
     )
+}
+
+/// What building the units of these claims cost in tokens, by model.
+fn saved(claims: &[i64]) -> Result<Value, Fault> {
+    let _owner = Owner::enter()?;
+    let costs = db::read(
+        "SELECT a.model, sum(a.prompt_tokens + a.completion_tokens)::int8 FROM cortex.unit_addition a \
+          WHERE a.model IS NOT NULL \
+            AND a.unit_id IN (SELECT c.unit_id FROM cortex.claim c WHERE c.id = ANY ($1)) GROUP BY a.model",
+        &[claims.to_vec().into()],
+        |row| Ok((row.must::<String>(1)?, json!(row.must::<i64>(2)?))),
+    )?;
+    Ok(Value::Object(costs.into_iter().collect()))
 }
