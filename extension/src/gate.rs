@@ -18,7 +18,7 @@ fn sample(ids: Vec<Option<i64>>) -> Vec<i32> {
 
 /// The noise ceiling of the probes' greatest foreign cosines.
 #[pg_extern(sql = r#"
-CREATE FUNCTION cortex._gate_ceiling(greatest float8[]) RETURNS float8
+CREATE FUNCTION cortex._gate_ceiling(cosines float8[]) RETURNS float8
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
 "#)]
 fn ceiling(greatest: Vec<Option<f64>>) -> f64 {

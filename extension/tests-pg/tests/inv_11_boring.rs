@@ -148,6 +148,18 @@ fn values(kind: &str) -> Vec<String> {
         ]
         .map(str::to_owned)
         .into(),
+        "double precision" => [
+            "0",
+            "0.4",
+            "1",
+            "-1",
+            "1e308",
+            "'NaN'",
+            "'Infinity'",
+            "NULL",
+        ]
+        .map(str::to_owned)
+        .into(),
         other => panic!("no values for arguments of type {other}"),
     }
 }
