@@ -26,9 +26,11 @@ CREATE TABLE cortex.space (
     dims integer NOT NULL,
     normalised boolean NOT NULL,
     prefix text NOT NULL DEFAULT '',
+    coverage_floor float8 NOT NULL DEFAULT 0.40,  -- cosine below which a claim covers no question; cortex_space_calibrate
     created_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
     CONSTRAINT space_pkey PRIMARY KEY (id),
     CONSTRAINT space_identity_key UNIQUE (model, revision, digest, dims, normalised, prefix),
+    CONSTRAINT space_coverage_floor_check CHECK (coverage_floor > 0 AND coverage_floor < 1),
     CONSTRAINT space_dims_check CHECK (dims BETWEEN 1 AND 2000)  -- pgvector's HNSW indexes at most 2,000
 );
 
@@ -37,12 +39,15 @@ CREATE TABLE cortex.namespace (
     name text NOT NULL,
     secret bytea NOT NULL,                   -- keys equality digests and the salts of commitments
     space_id integer,                        -- the embedding space that reads use; none: lexical only
+    next_space_id integer,                   -- the one that takes over as soon as it holds every current item
     created_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
     CONSTRAINT namespace_pkey PRIMARY KEY (id),
     CONSTRAINT namespace_name_key UNIQUE (name),
     CONSTRAINT namespace_name_check CHECK (name <> '' AND pg_catalog.octet_length(name) <= 200),
     CONSTRAINT namespace_secret_check CHECK (pg_catalog.octet_length(secret) = 32),
-    CONSTRAINT namespace_space_fkey FOREIGN KEY (space_id) REFERENCES cortex.space (id)
+    CONSTRAINT namespace_space_fkey FOREIGN KEY (space_id) REFERENCES cortex.space (id),
+    CONSTRAINT namespace_next_space_fkey FOREIGN KEY (next_space_id) REFERENCES cortex.space (id),
+    CONSTRAINT namespace_next_space_check CHECK (next_space_id <> space_id)
 );
 
 -- Who may read a namespace through the reader functions. Superusers may read all.

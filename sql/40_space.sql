@@ -108,14 +108,14 @@ AS $$
      WHERE d.deptype = 'e' AND d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclass
        AND p.proname = ANY (CASE audience
            WHEN 'reader' THEN ARRAY['cortex_search', 'cortex_read', 'cortex_read_log', 'cortex_ask', 'cortex_verify',
-                                    'cortex_drift', 'cortex_trace', 'cortex_has_source', 'cortex_version',
+                                    'cortex_drift', 'cortex_trace', 'cortex_has_source', 'cortex_source_list', 'cortex_version',
                                     'cortex_build_want', 'cortex_drill', 'cortex_events', 'cortex_stats']
            WHEN 'worker' THEN ARRAY['cortex_seal', 'cortex_work', 'cortex_job_take', 'cortex_job_run',
                                     'cortex_job_heartbeat', 'cortex_job_fail', 'cortex_embed_take', 'cortex_embed_commit',
                                     'cortex_build_take', 'cortex_build_commit', 'cortex_build_fail',
-                                    'cortex_unit_evict', 'cortex_pool_purge',
-                                    'cortex_space_register', 'cortex_space_use', 'cortex_source_put',
-                                    'cortex_source_changed', 'cortex_source_deleted', 'cortex_has_source',
+                                    'cortex_unit_evict', 'cortex_pool_purge', 'cortex_gate_measure',
+                                    'cortex_space_register', 'cortex_space_wanting', 'cortex_space_use', 'cortex_source_put',
+                                    'cortex_source_changed', 'cortex_source_deleted', 'cortex_has_source', 'cortex_source_list',
                                     'cortex_version', 'cortex_health']
            END)
      ORDER BY 1
@@ -172,14 +172,16 @@ BEGIN
 END
 $$;
 
--- Makes `space` the one that reads of a namespace use, and queues the vectors it lacks. The switch is one row:
--- readers see the old space or the new one.
+-- Makes `space` the one that reads of a namespace use. While the present space has vectors to serve, it goes on
+-- serving: the vectors that `space` lacks are queued, new items are embedded in both, and whoever stores the last
+-- missing vector switches. The switch is one row: readers see the old space or the new one, never both.
 CREATE FUNCTION cortex_space_use(namespace text, space integer) RETURNS jsonb
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     ns constant integer := cortex._namespace_must(namespace);
-    previous integer;
+    held cortex.namespace;
+    serves boolean := false;
     queued bigint;
 BEGIN
     PERFORM FROM cortex.space s WHERE s.id = space;
@@ -187,33 +189,106 @@ BEGIN
         RAISE EXCEPTION 'there is no embedding space %', space USING ERRCODE = 'undefined_object',
             HINT = 'cortex_space_register makes one.';
     END IF;
+    PERFORM cortex._space_lock(ns, 'cortex_space_use()');
+    SELECT * INTO held FROM cortex.namespace n WHERE n.id = ns FOR UPDATE;
+    IF space IN (held.space_id, held.next_space_id) THEN
+        -- The space in use again: a switch under way is called off.
+        IF space = held.space_id AND held.next_space_id IS NOT NULL THEN
+            UPDATE cortex.namespace n SET next_space_id = NULL WHERE n.id = ns;
+            PERFORM cortex._space_dequeue(ns, held.next_space_id);
+        END IF;
+        RETURN jsonb_build_object('space', space, 'previous', held.space_id, 'already', true, 'queued', 0,
+                                  'switched', space = held.space_id);
+    END IF;
+    IF held.next_space_id IS NOT NULL THEN
+        PERFORM cortex._space_dequeue(ns, held.next_space_id);
+    END IF;
+    WITH missing AS (
+        SELECT i.id, (row_number() OVER (ORDER BY i.id) - 1) / 2000 AS slice FROM cortex._space_missing(ns, space) AS i (id)
+    ), made AS (
+        INSERT INTO cortex.job (namespace_id, kind, payload, total)
+        SELECT ns, 'embed', jsonb_build_object('space', space, 'from', min(id), 'to', max(id)), count(*)
+          FROM missing GROUP BY slice
+        RETURNING total
+    )
+    SELECT coalesce(sum(total), 0) INTO queued FROM made;
+    IF held.space_id IS NOT NULL AND queued > 0 THEN
+        EXECUTE format('SELECT EXISTS (SELECT FROM cortex.%I e WHERE e.namespace_id = $1)', 'emb_' || held.space_id)
+            INTO serves USING ns;
+    END IF;
+    IF serves THEN
+        UPDATE cortex.namespace n SET next_space_id = space WHERE n.id = ns;
+    ELSE
+        UPDATE cortex.namespace n SET space_id = space, next_space_id = NULL WHERE n.id = ns;
+        PERFORM cortex._space_dequeue(ns, held.space_id);
+    END IF;
+    RETURN jsonb_build_object('space', space, 'previous', held.space_id, 'already', false, 'queued', queued,
+                              'switched', NOT serves);
+END
+$$;
+
+-- Namespaces that have no embedding space, for a worker that has one to give.
+CREATE FUNCTION cortex_space_wanting() RETURNS SETOF text
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT n.name FROM cortex.namespace n WHERE n.space_id IS NULL ORDER BY n.name;
+END;
+
+-- Waits for all who are storing items of the namespace ('cory'), and keeps others from it until the commit.
+CREATE FUNCTION cortex._space_lock(ns integer, caller text) RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
     -- A snapshot older than the lock would miss what was stored meanwhile.
     IF current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION 'cortex_space_use() runs in READ COMMITTED only, and this transaction is %',
-            upper(current_setting('transaction_isolation'))
+        RAISE EXCEPTION '% runs in READ COMMITTED only, and this transaction is %',
+            caller, upper(current_setting('transaction_isolation'))
             USING ERRCODE = 'invalid_transaction_state', HINT = 'Call it in a transaction of its own.';
     END IF;
-    -- Waits for all who are storing items for the present space ('cory').
     PERFORM pg_advisory_xact_lock(1668248697, ns);
-    SELECT n.space_id INTO previous FROM cortex.namespace n WHERE n.id = ns FOR UPDATE;
-    IF previous IS NOT DISTINCT FROM space THEN
-        RETURN jsonb_build_object('space', space, 'previous', previous, 'already', true, 'queued', 0);
+END
+$$;
+
+-- Items of current versions that have no vector in a space.
+CREATE FUNCTION cortex._space_missing(ns integer, space integer) RETURNS SETOF bigint
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY EXECUTE format($q$
+        SELECT i.id FROM (SELECT id, version_id FROM cortex.chunk WHERE namespace_id = $1
+                          UNION ALL SELECT id, version_ids[1] FROM cortex.claim WHERE namespace_id = $1) i
+          JOIN cortex.source_version v ON v.id = i.version_id AND v.closed_by IS NULL
+         WHERE NOT EXISTS (SELECT FROM cortex.%I e WHERE e.item_id = i.id)$q$, 'emb_' || space) USING ns;
+END
+$$;
+
+-- Takes back the embed jobs of a space that a namespace no longer wants. A running one ends by itself.
+CREATE FUNCTION cortex._space_dequeue(ns integer, space integer) RETURNS void
+    LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    DELETE FROM cortex.job j
+     WHERE j.namespace_id = ns AND j.kind = 'embed' AND j.state <> 'running' AND (j.payload ->> 'space')::integer = space;
+END;
+
+-- Called by whoever ends an embed job: puts the next space of the namespace to use if it lacks nothing now.
+CREATE FUNCTION cortex._space_switch(ns integer, space integer) RETURNS boolean
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    held cortex.namespace;
+BEGIN
+    PERFORM FROM cortex.namespace n WHERE n.id = ns AND n.next_space_id = space;
+    IF NOT FOUND THEN
+        RETURN false;
     END IF;
-    UPDATE cortex.namespace n SET space_id = space WHERE n.id = ns;
-    EXECUTE format($q$
-        WITH missing AS (
-            SELECT i.id, (row_number() OVER (ORDER BY i.id) - 1) / 2000 AS slice
-              FROM (SELECT id FROM cortex.chunk WHERE namespace_id = $1
-                    UNION ALL SELECT id FROM cortex.claim WHERE namespace_id = $1) i
-             WHERE NOT EXISTS (SELECT FROM cortex.%I e WHERE e.item_id = i.id)
-        ), made AS (
-            INSERT INTO cortex.job (namespace_id, kind, payload, total)
-            SELECT $1, 'embed', jsonb_build_object('space', $2, 'from', min(id), 'to', max(id)), count(*)
-              FROM missing GROUP BY slice
-            RETURNING total
-        )
-        SELECT coalesce(sum(total), 0) FROM made$q$, 'emb_' || space) INTO queued USING ns, space;
-    RETURN jsonb_build_object('space', space, 'previous', previous, 'already', false, 'queued', queued);
+    PERFORM cortex._space_lock(ns, 'the last commit of an embed job');
+    SELECT * INTO held FROM cortex.namespace n WHERE n.id = ns FOR UPDATE;
+    IF held.next_space_id IS DISTINCT FROM space OR EXISTS (SELECT FROM cortex._space_missing(ns, space)) THEN
+        RETURN false;
+    END IF;
+    UPDATE cortex.namespace n SET space_id = space, next_space_id = NULL WHERE n.id = ns;
+    PERFORM cortex._space_dequeue(ns, held.space_id);
+    RETURN true;
 END
 $$;
 
@@ -265,7 +340,8 @@ BEGIN
     END IF;
     IF given = 0 THEN
         DELETE FROM cortex.job j WHERE j.id = held.id;
-        RETURN jsonb_build_object('stored', 0, 'skipped', 0, 'done', true);
+        RETURN jsonb_build_object('stored', 0, 'skipped', 0, 'done', true,
+                                  'switched', cortex._space_switch(held.namespace_id, space.id));
     END IF;
     EXECUTE format($q$
         WITH given AS (

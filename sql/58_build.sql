@@ -315,6 +315,7 @@ BEGIN
         UPDATE cortex.job j SET state = 'ready', worker = NULL, lease_until = NULL, attempts = 0, run_after = clock_timestamp(),
                progress = j.progress + cardinality(chunk_ids), payload = j.payload - 'taken' WHERE j.id = held.id;
     END IF;
+    PERFORM cortex._gate_built(ns);
     PERFORM cortex._report(ns, 'unit_built', jsonb_build_object('unit_id', unit, 'source_id', source, 'job_id', held.id,
             'class', held.payload -> 'taken' -> 'class', 'admitted', cardinality(ids), 'carried', held.payload -> 'taken' -> 'carried',
             'dropped', sifted -> 'dropped', 'chunks', cardinality(chunk_ids), 'model', spent -> 'model',

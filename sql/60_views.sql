@@ -12,6 +12,7 @@ SELECT n.id
 CREATE VIEW cortex.namespaces WITH (security_barrier) AS
 SELECT n.name AS namespace,
        n.space_id AS space,
+       n.next_space_id AS next_space,
        s.model,
        s.dims,
        (SELECT count(*) FROM cortex.source o WHERE o.namespace_id = n.id) AS sources,

@@ -255,6 +255,9 @@ def main() -> int:
     except (SetupError, OSError) as error:
         print(f"test.py: {error}", file=sys.stderr)
         return 1
+    if not chosen:
+        print(f"test.py: no part's name contains {options.only!r}; --list shows them", file=sys.stderr)
+        return 2
     if options.list:
         for part in chosen:
             print(f"{part.name}: {' '.join(part.command)}")

@@ -5,6 +5,7 @@
 //! by a rule and not stored. The files are written by [`vectors::generate`] and checked, from the
 //! files alone, by [`vectors::check`].
 
+pub mod claim_pool;
 pub mod library;
 pub mod tamper;
 pub mod vectors;

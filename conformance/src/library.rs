@@ -391,6 +391,7 @@ impl Library {
             stats: self.stats(self.seq),
             nominator: search.nominator,
             nominees,
+            barred: Vec::new(),
             total_matched,
             cut,
             masked: (before - candidates.len()) as u32,

@@ -12,6 +12,7 @@ pub mod hash;
 pub mod lexical;
 pub mod nearest;
 pub mod pack;
+pub mod pool;
 pub mod posting;
 pub mod receipt;
 pub mod sentence;

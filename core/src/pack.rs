@@ -25,13 +25,15 @@ use std::collections::HashMap;
 use thiserror::Error;
 
 use crate::analyzer;
+use crate::pool::header::{self, field};
+use crate::pool::pack::bullet;
 use crate::tokens;
 
 /// Name of this packing as recorded in receipts.
 pub const NAME: &str = "cortex-pack/1";
 
 /// Header fields beyond this many characters are cut, and the cut is marked with an ellipsis.
-pub const HEADER_FIELD_MAX_CHARS: usize = 160;
+pub const HEADER_FIELD_MAX_CHARS: usize = header::FIELD_MAX_CHARS;
 
 /// A claim offered for packing; the slice given to [`pack`] is in rank order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,7 +108,7 @@ pub fn pack(items: &[PackItem<'_>], budget_tokens: u32) -> Result<Packed, PackEr
     let mut said: HashMap<(&str, String), i64> = HashMap::new();
     let mut next_needs = None;
     for item in items {
-        let bullet = render_claim(item.text);
+        let bullet = bullet(item.text);
         if bullet.is_empty() {
             continue;
         }
@@ -190,72 +192,11 @@ impl<'a> Layout<'a> {
 fn header(item: &PackItem<'_>) -> String {
     let mut fields: Vec<String> = [item.title, item.origin, item.date]
         .into_iter()
-        .map(header_field)
+        .map(field)
         .filter(|field| !field.is_empty())
         .collect();
     if fields.is_empty() {
-        fields.push(header_field(item.source));
+        fields.push(field(item.source));
     }
     format!("[{}]", fields.join(" | "))
-}
-
-/// A field as one line: white space and control characters become single blanks, `[`, `]` and `|` become
-/// `(`, `)` and `/`, and overlong text is cut.
-fn header_field(text: &str) -> String {
-    let mut field = String::new();
-    let mut chars = 0;
-    for word in text
-        .split(|ch: char| is_blank_or_control(ch))
-        .filter(|word| !word.is_empty())
-    {
-        if chars > 0 {
-            field.push(' ');
-            chars += 1;
-        }
-        for ch in word.chars() {
-            if chars >= HEADER_FIELD_MAX_CHARS {
-                let kept = field.trim_end().len();
-                field.truncate(kept);
-                field.push('…');
-                return field;
-            }
-            field.push(match ch {
-                '[' => '(',
-                ']' => ')',
-                '|' => '/',
-                other => other,
-            });
-            chars += 1;
-        }
-    }
-    field
-}
-
-/// `- ` and the text, later lines indented; empty if there is nothing visible to say.
-fn render_claim(text: &str) -> String {
-    let mut bullet = String::new();
-    for line in text.split(is_line_break) {
-        let line: String = line
-            .chars()
-            .filter(|&ch| ch == '\t' || !ch.is_control())
-            .collect();
-        let line = line.trim();
-        if line.is_empty() {
-            continue;
-        }
-        bullet.push_str(if bullet.is_empty() { "- " } else { "\n  " });
-        bullet.push_str(line);
-    }
-    bullet
-}
-
-fn is_line_break(ch: char) -> bool {
-    matches!(
-        ch,
-        '\n' | '\r' | '\u{B}' | '\u{C}' | '\u{1C}'..='\u{1E}' | '\u{85}' | '\u{2028}' | '\u{2029}'
-    )
-}
-
-fn is_blank_or_control(ch: char) -> bool {
-    ch.is_whitespace() || ch.is_control()
 }

@@ -10,6 +10,8 @@ use crate::hash::{Context, Hash, Target, structure_hash};
 
 /// Most entries of any list in a receipt: candidates, nominees, unsealed change ids.
 pub const MAX_LIST: usize = 10_000;
+/// Most items that one retrieval may consider to find those that its caller may see.
+pub const MAX_CONSIDERED: u32 = 1_000_000;
 /// Longest algorithm or space name, in bytes.
 pub const MAX_NAME: usize = 128;
 /// Longest namespace, in bytes.
@@ -169,7 +171,10 @@ pub struct Receipt {
     pub nominator: Nominator,
     /// Item ids in the order an approximate index gave them; empty otherwise.
     pub nominees: Vec<i64>,
-    /// Items that matched at all.
+    /// Bindings whose table the caller may not SELECT from, ascending: their items were out of scope.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub barred: Vec<i64>,
+    /// Items of the scope that matched at all.
     pub total_matched: u64,
     /// Whether more matched than were considered.
     pub cut: Cut,
@@ -334,15 +339,16 @@ impl Receipt {
             "none without an approximate nominator",
             found,
         )?;
+        check_length(self.barred.len(), "barred")?;
+        check_distinct(&self.barred, "barred")?;
         check_length(self.nominees.len(), "nominees")?;
         check_distinct(&self.nominees, "nominees")
     }
 
     fn check_params(&self) -> Result<(), Violation> {
-        let list = MAX_LIST as u32;
         for (name, value, low, high) in [
-            ("k", self.params.k, 1, list),
-            ("depth", self.params.depth, 1, list),
+            ("k", self.params.k, 1, MAX_CONSIDERED),
+            ("depth", self.params.depth, 1, MAX_CONSIDERED),
             ("k1_milli", self.params.k1_milli, 0, 10_000),
             ("b_milli", self.params.b_milli, 0, 1_000),
             ("rrf_k", self.params.rrf_k, 1, 1_000_000),
@@ -356,7 +362,7 @@ impl Receipt {
 
     fn check_counts(&self) -> Result<(), Violation> {
         let considered = self.considered() as u64;
-        check_length(self.considered(), "candidates")?;
+        check_length(self.candidates.len(), "candidates")?;
         let k = u64::from(self.params.k);
         require(
             considered <= k,

@@ -18,6 +18,8 @@ use crate::sources::change_id;
 /// Longest text that is chunked, in bytes. A longer row stays a source, and its document says why it has
 /// no chunks; a longer text handed over is refused.
 pub const MAX_TEXT: usize = 8 << 20;
+/// Rows whose texts are in memory together; one at a time where they turn out to be long.
+const ROWS_AT_ONCE: usize = 25;
 
 /// A version to chunk, with what its leaves are bound to.
 pub struct Version {
@@ -47,7 +49,7 @@ impl Made {
         self.count
     }
 
-    /// Queues the vectors of what was made, if the namespace has a space.
+    /// Queues the vectors of what was made, in the space of the namespace and in the one that is to follow it.
     pub fn queue_embedding(&self, namespace_id: i32) -> Result<(), Fault> {
         let (Some(first), Some(last)) = (self.first, self.last) else {
             return Ok(());
@@ -59,8 +61,8 @@ impl Made {
         )?;
         db::execute(
             "INSERT INTO cortex.job (namespace_id, kind, payload, total) \
-             SELECT $1, 'embed', pg_catalog.jsonb_build_object('space', n.space_id, 'from', $2, 'to', $3), $4 \
-               FROM cortex.namespace n WHERE n.id = $1 AND n.space_id IS NOT NULL",
+             SELECT $1, 'embed', pg_catalog.jsonb_build_object('space', s.id, 'from', $2, 'to', $3), $4 \
+               FROM cortex.namespace n JOIN cortex.space s ON s.id IN (n.space_id, n.next_space_id) WHERE n.id = $1",
             &[
                 namespace_id.into(),
                 first.into(),
@@ -129,18 +131,32 @@ fn chunk_batch(
     let mut made = Made::default();
     for (id, versions) in by_binding {
         let table = Rows::open(id)?;
-        let keys: Vec<Vec<String>> = versions.iter().map(|(_, key)| key.clone()).collect();
-        let live = table.live(&keys)?;
-        for ((version, _), values) in versions.iter().zip(live) {
-            let Some(values) = values else { continue };
-            if rows::hash(&version.hash_key, &values) == version.content {
-                store(
-                    namespace_id,
-                    version,
-                    table.document(values),
-                    Some(&table.origin),
-                    &mut made,
-                )?;
+        let mut rest = versions.as_slice();
+        let mut rows_at_once = ROWS_AT_ONCE;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rows_at_once.min(rest.len()));
+            rest = later;
+            let keys: Vec<Vec<String>> = now.iter().map(|(_, key)| key.clone()).collect();
+            let live = table.live(&keys)?;
+            let bytes: usize = live
+                .iter()
+                .flatten()
+                .flatten()
+                .flatten()
+                .map(String::len)
+                .sum();
+            rows_at_once = if bytes > MAX_TEXT { 1 } else { ROWS_AT_ONCE };
+            for ((version, _), values) in now.iter().zip(live) {
+                let Some(values) = values else { continue };
+                if rows::hash(&version.hash_key, &values) == version.content {
+                    store(
+                        namespace_id,
+                        version,
+                        table.document(values),
+                        Some(&table.origin),
+                        &mut made,
+                    )?;
+                }
             }
         }
     }

@@ -8,6 +8,7 @@ mod chunk;
 mod db;
 mod ddl;
 mod error;
+mod gate;
 mod hold;
 mod keys;
 mod load;
@@ -19,7 +20,9 @@ mod reconcile;
 mod retrieve;
 mod rights;
 mod rows;
+mod search;
 mod serve;
+mod source_list;
 mod sources;
 mod subxact;
 mod touch;
@@ -104,9 +107,14 @@ pgrx::extension_sql_file!(
     requires = ["want", build::ungrounded, vector::vector_fits]
 );
 pgrx::extension_sql_file!(
+    "../../sql/59_gate.sql",
+    name = "gate",
+    requires = ["build", gate::sample, gate::ceiling, gate::due]
+);
+pgrx::extension_sql_file!(
     "../../sql/60_views.sql",
     name = "views",
-    requires = ["bind", "space", "work", "build"]
+    requires = ["bind", "space", "work", "gate"]
 );
 pgrx::extension_sql_file!("../../sql/90_rights.sql", name = "rights", finalize);
 

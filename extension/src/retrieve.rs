@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use cortex_core::hash::Target;
-use cortex_core::receipt::{Nominator, State, Stats};
+use cortex_core::receipt::{self, Nominator, State, Stats};
 use cortex_core::{analyzer, fusion, lexical, posting, vector};
 use pgrx::datum::DatumWithOid;
 
@@ -23,10 +23,12 @@ pub const RRF_K: u32 = fusion::RANK_OFFSET as u32;
 
 /// Candidates an arm gives at first; more are fetched when too few of them may be shown.
 pub const DEPTH: u32 = 200;
-/// Most candidates an arm gives at all, which is also the most that a receipt can list.
-pub const MAX_DEPTH: u32 = 10_000;
+/// Most candidates an arm gives at all.
+pub const MAX_DEPTH: u32 = receipt::MAX_CONSIDERED;
 /// Most unsealed changes that a recorded state may list.
-pub const MAX_UNSEALED: usize = 1_000;
+pub const MAX_UNSEALED: usize = receipt::MAX_LIST;
+/// Most candidates that an approximate index nominates; beyond, the scope is scanned.
+const MAX_NOMINEES: u32 = 1_000;
 /// Scopes of at most this many items are scanned exactly.
 const EXACT_ITEMS: u64 = 20_000;
 
@@ -55,6 +57,8 @@ pub struct Question<'a> {
     pub lexical: bool,
     pub vector: Option<&'a QueryVector>,
     pub when: When<'a>,
+    /// Bindings that are out of scope, because the caller may not SELECT from their tables.
+    pub barred: &'a [i64],
     pub depth: u32,
     /// Items an approximate index once nominated: rescored instead of searched for.
     pub nominees: Option<&'a [i64]>,
@@ -205,10 +209,11 @@ struct VectorArm {
     matched: u64,
 }
 
-/// Which items a retrieval may find: namespace, kind, state, and the bindings held at that state.
+/// Which items a retrieval may find: namespace, kind, state, and the bindings that are out of it, being held at
+/// that state or barred to the caller.
 struct Scope<'a> {
     question: &'a Question<'a>,
-    held: Vec<i32>,
+    without: Vec<i32>,
 }
 
 impl<'a> Scope<'a> {
@@ -227,10 +232,15 @@ impl<'a> Scope<'a> {
         };
         let mut args: Vec<DatumWithOid> = vec![question.namespace.id.into()];
         args.extend(state_args(question.when));
-        Ok(Scope {
-            question,
-            held: db::read(sql, &args, |row| row.must::<i32>(1))?,
-        })
+        let mut without = db::read(sql, &args, |row| row.must::<i32>(1))?;
+        // An id that is no binding's bars nothing.
+        without.extend(
+            question
+                .barred
+                .iter()
+                .filter_map(|id| i32::try_from(*id).ok()),
+        );
+        Ok(Scope { question, without })
     }
 
     fn letter(&self) -> &'static str {
@@ -241,15 +251,15 @@ impl<'a> Scope<'a> {
     }
 
     /// FROM-items and conditions that keep the items of `alias` (with `version_id` and `added_by`) that are
-    /// visible. Parameters: $1 namespace, $2 seq, $3 extra changes, $4 held bindings.
+    /// visible. Parameters: $1 namespace, $2 seq, $3 extra changes, $4 bindings out of scope.
     fn visible(&self, alias: &str) -> (String, String) {
-        let held = "($4::int4[] = '{}' OR NOT EXISTS (SELECT FROM cortex.source s \
+        let within = "($4::int4[] = '{}' OR NOT EXISTS (SELECT FROM cortex.source s \
                      WHERE s.id = v.source_id AND s.binding_id = ANY ($4)))";
         match self.question.when {
             When::Now => (
                 format!("JOIN cortex.source_version v ON v.id = {alias}.version_id"),
                 format!(
-                    "v.closed_by IS NULL AND $2::int8 IS NULL AND $3::int8[] IS NULL AND {held}"
+                    "v.closed_by IS NULL AND $2::int8 IS NULL AND $3::int8[] IS NULL AND {within}"
                 ),
             ),
             When::At(_) => (
@@ -260,7 +270,7 @@ impl<'a> Scope<'a> {
                 ),
                 format!(
                     "(added.seq <= $2 OR added.id = ANY ($3)) \
-                     AND NOT coalesce(closing.seq <= $2 OR closing.id = ANY ($3), false) AND {held}"
+                     AND NOT coalesce(closing.seq <= $2 OR closing.id = ANY ($3), false) AND {within}"
                 ),
             ),
         }
@@ -269,7 +279,7 @@ impl<'a> Scope<'a> {
     fn args(&self) -> Vec<DatumWithOid<'a>> {
         let mut args: Vec<DatumWithOid> = vec![self.question.namespace.id.into()];
         args.extend(state_args(self.question.when));
-        args.push(self.held.clone().into());
+        args.push(self.without.clone().into());
         args
     }
 
@@ -363,7 +373,11 @@ impl<'a> Scope<'a> {
             });
         }
         let replay = matches!(self.question.when, When::At(_));
-        if replay || stats.items <= EXACT_ITEMS || self.share_of_space(query, stats)? <= 0.1 {
+        if replay
+            || self.question.depth > MAX_NOMINEES
+            || stats.items <= EXACT_ITEMS
+            || self.share_of_space(query, stats)? <= 0.1
+        {
             return self.exact(query);
         }
         let nominees = self.nominate(query)?;

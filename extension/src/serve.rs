@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use cortex_core::hash::{Hash, Salt, Target, commit};
 use cortex_core::receipt::{
-    Arm, Candidate, Cut, Nominator, Params, Receipt, ReceiptVersion, Space, State,
+    Arm, Candidate, Cut, MAX_CONSIDERED, MAX_LIST, Nominator, Params, Receipt, ReceiptVersion,
+    Space, State,
 };
 use cortex_core::{analyzer, fusion, lexical, vector as quant};
 
@@ -58,8 +59,26 @@ pub struct Served {
     pub namespace: Namespace,
     pub items: Vec<Item>,
     pub arms: Vec<Arm>,
+    /// The question's vector, where the vector arm ran.
+    pub vector: Option<QueryVector>,
     pub present: Present,
+    /// Candidates that were looked at for `items`.
+    pub considered: usize,
     pub receipt: Receipt,
+}
+
+impl Served {
+    /// The receipt as canonical text; `None` where it could not name its state, because more changes than a
+    /// receipt may list wait for a number.
+    pub fn receipt_text(&self) -> Result<Option<String>, Fault> {
+        if self.present.unsealed_overflow {
+            return Ok(None);
+        }
+        let text = self.receipt.to_text();
+        Ok(Some(text.map_err(|error| {
+            Fault::internal(format!("receipt: {error}"))
+        })?))
+    }
 }
 
 /// Retrieves until `enough` of the shown items says so, or nothing more matches. Items the caller may not
@@ -76,6 +95,7 @@ pub fn serve(request: &Request, enough: impl Fn(&[Item]) -> bool) -> Result<Serv
     let namespace = rights::readable(request.namespace, owner.caller())?;
     let present = retrieve::present(namespace.id)?;
     let plan = Plan::choose(request, &namespace)?;
+    let barred = barred(&namespace, owner.caller())?;
 
     let mut gate = Gate::new(&owner);
     let mut depth = retrieve::DEPTH;
@@ -87,6 +107,7 @@ pub fn serve(request: &Request, enough: impl Fn(&[Item]) -> bool) -> Result<Serv
             lexical: plan.arms.contains(&Arm::Lexical),
             vector: plan.vector.as_ref(),
             when: When::Now,
+            barred: &barred,
             depth,
             nominees: None,
         };
@@ -102,7 +123,7 @@ pub fn serve(request: &Request, enough: impl Fn(&[Item]) -> bool) -> Result<Serv
             &namespace,
             &plan,
             &present.state,
-            depth,
+            &question,
             &found,
             &items,
             considered,
@@ -111,10 +132,26 @@ pub fn serve(request: &Request, enough: impl Fn(&[Item]) -> bool) -> Result<Serv
             namespace,
             items,
             arms: plan.arms,
+            vector: plan.vector,
             present,
+            considered,
             receipt,
         });
     }
+}
+
+/// The bindings of a namespace whose tables `user` may not SELECT from at all. They are left out before anything is
+/// ranked: what fills the list must not be rows that the caller could never see. Columns are checked for each row.
+fn barred(namespace: &Namespace, user: pgrx::pg_sys::Oid) -> Result<Vec<i64>, Fault> {
+    db::read(
+        "SELECT b.id FROM cortex.binding b WHERE b.namespace_id = $1 AND NOT coalesce(( \
+             SELECT pg_catalog.has_schema_privilege($2, t.relnamespace, 'USAGE') \
+                    AND (pg_catalog.has_table_privilege($2, t.oid, 'SELECT') \
+                         OR pg_catalog.has_any_column_privilege($2, t.oid, 'SELECT')) \
+               FROM pg_catalog.pg_class t WHERE t.oid = b.relation), false) ORDER BY b.id",
+        &[namespace.id.into(), user.into()],
+        |row| Ok(i64::from(row.must::<i32>(1)?)),
+    )
 }
 
 /// Which arms run.
@@ -214,8 +251,9 @@ impl<'a> Gate<'a> {
         let mut shown = Vec::new();
         let mut considered = 0;
         let mut batch = 16;
-        // Two arms together can rank more than a receipt may list.
-        let ranked = &found.ranked[..found.ranked.len().min(retrieve::MAX_DEPTH as usize)];
+        // Two arms together can rank more than a receipt may say were considered.
+        let ranked = &found.ranked[..found.ranked.len().min(MAX_CONSIDERED as usize)];
+        let enough = |shown: &[Item]| shown.len() >= MAX_LIST || enough(shown);
         for part in ranked.chunks(512) {
             let items = details(part, target)?;
             let mut at = 0;
@@ -290,7 +328,8 @@ fn details(ranked: &[Ranked], target: Target) -> Result<Vec<Option<Item>>, Fault
                     d.title, d.origin, d.dated, s.binding_id, s.key, s.hash_key \
                FROM cortex.claim i JOIN cortex.source_version v ON v.id = i.version_ids[1] \
                 AND NOT EXISTS (SELECT FROM cortex.source_version o \
-                                 WHERE o.id = ANY (i.version_ids) AND o.closed_by IS NOT NULL)"
+                                 WHERE o.id = ANY (i.version_ids) AND o.closed_by IS NOT NULL) \
+               JOIN cortex.unit u ON u.id = i.unit_id AND u.evicted_by IS NULL"
         }
     };
     let sql = format!(
@@ -334,7 +373,7 @@ fn receipt(
     namespace: &Namespace,
     plan: &Plan,
     state: &State,
-    depth: u32,
+    question: &Question,
     found: &Found,
     items: &[Item],
     considered: usize,
@@ -356,7 +395,7 @@ fn receipt(
             .map(|vector| hex(&quant::to_le_bytes(&vector.components))),
         params: Params {
             k: considered.max(1) as u32,
-            depth,
+            depth: question.depth,
             k1_milli: retrieve::K1_MILLI,
             b_milli: retrieve::B_MILLI,
             rrf_k: retrieve::RRF_K,
@@ -369,6 +408,7 @@ fn receipt(
         } else {
             Vec::new()
         },
+        barred: question.barred.to_vec(),
         total_matched,
         cut: if total_matched > considered as u64 {
             Cut::Cap
@@ -412,13 +452,6 @@ pub fn commitment(namespace: &Namespace, text: &str) -> Result<Hash, Fault> {
 /// Lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The canonical text of a receipt.
-pub fn receipt_text(receipt: &Receipt) -> Result<String, Fault> {
-    receipt
-        .to_text()
-        .map_err(|error| Fault::internal(format!("receipt: {error}")))
 }
 
 /// `lexical`, `vector` or `lexical+vector`.

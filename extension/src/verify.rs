@@ -170,6 +170,7 @@ impl Store {
             lexical: receipt.arms.contains(&Arm::Lexical),
             vector: vector.as_ref(),
             when: When::At(&receipt.state),
+            barred: &receipt.barred,
             depth: receipt.params.depth,
             nominees: (receipt.nominator == Nominator::Approximate)
                 .then_some(receipt.nominees.as_slice()),
@@ -389,6 +390,7 @@ fn compare(store: &Store, receipt: &Receipt, query: &Hash) -> Result<Value, Faul
         lexical: receipt.arms.contains(&Arm::Lexical),
         vector: vector.as_ref(),
         when: When::Now,
+        barred: &receipt.barred,
         depth: receipt.params.depth,
         nominees: None,
     };

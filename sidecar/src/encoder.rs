@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::config;
 use crate::db::reader::Vector;
 use crate::db::vector_text;
-use crate::embed::{Embedder, EmbeddingProvider, EmbeddingSpace, MAX_TEXT_BYTES};
+use crate::embed::{Embedder, EmbeddingProvider, EmbeddingSpace, Embeddings, MAX_TEXT_BYTES};
 use crate::error::{Failure, Kind, Outcome};
 
 /// The embedding model of this process, or the reason why there is none. Cheap to clone.
@@ -50,11 +50,19 @@ impl Encoder {
             .map_err(String::as_str)
     }
 
-    /// Embeds texts on a thread that may block.
+    /// The vectors of texts; see [`Encoder::embeddings`].
     ///
     /// # Errors
     /// No model, or what the model says about a text.
     pub async fn embed(&self, texts: Vec<String>) -> Outcome<Vec<Vec<f32>>> {
+        Ok(self.embeddings(texts).await?.vectors)
+    }
+
+    /// Embeds texts on a thread that may block, and says which of them were longer than the model reads.
+    ///
+    /// # Errors
+    /// No model, or what the model says about a text.
+    pub async fn embeddings(&self, texts: Vec<String>) -> Outcome<Embeddings> {
         let model = self
             .model
             .clone()
@@ -62,9 +70,7 @@ impl Encoder {
         let result = tokio::task::spawn_blocking(move || model.embed(&texts))
             .await
             .map_err(|error| Failure::internal(format!("embedding stopped: {error}")))?;
-        result
-            .map(|embeddings| embeddings.vectors)
-            .map_err(|error| Failure::new(Kind::Usage, "cannot_embed", error.to_string()))
+        result.map_err(|error| Failure::new(Kind::Usage, "cannot_embed", error.to_string()))
     }
 
     /// The vector of a question. None where the lexical arm alone can answer: no model here, or nothing in

@@ -296,6 +296,39 @@ async fn ingest_is_idempotent_and_lists_what_it_leaves_out() {
         (json!(1), json!(2))
     );
 
+    // What is gone, and what can no longer be read as text, is served no longer; what lies elsewhere stays.
+    cortex.file("docs-of-others/a.txt", "Elsewhere.");
+    cortex.run(&["ingest", "docs-of-others"], 0);
+    std::fs::remove_file(cortex.folder().join("docs/deep/er/kestrel.txt")).unwrap();
+    cortex.file("docs/exactly.txt", "x".repeat(1001));
+    let fourth = cortex.run(&["ingest", "docs", "--json"], 0).json();
+    assert_eq!(
+        (fourth["removed"].clone(), fourth["unchanged"].clone()),
+        (json!(2), json!(1)),
+        "{fourth}"
+    );
+    for (name, there) in [
+        ("file:docs/heron.md", true),
+        ("file:docs/deep/er/kestrel.txt", false),
+        ("file:docs/exactly.txt", false),
+        ("file:docs-of-others/a.txt", true),
+    ] {
+        let known = format!("SELECT cortex_has_source('{name}')");
+        assert_eq!(
+            support::value::<bool>(&mut session, &known).await,
+            there,
+            "{name}"
+        );
+    }
+    cortex.file("docs/heron.md", "");
+    let fifth = cortex.run(&["ingest", "docs/heron.md", "--json"], 0).json();
+    assert_eq!(fifth["removed"], 1, "a named file that is left out by now");
+    let everything = cortex.run(&["ingest", ".", "--json"], 0).json();
+    assert_eq!(
+        (everything["removed"].clone(), everything["stored"].clone()),
+        (json!(0), json!(0))
+    );
+
     cortex.run(&["ingest", "nowhere"], 2);
     cortex.run(&["ingest", "/"], 2);
     let one = Cortex::new("ingest-limit", &database.url).with("CORTEX_INGEST__MAX_FILES", "1");

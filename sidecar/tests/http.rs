@@ -329,9 +329,21 @@ async fn sources_come_stay_and_go() {
         .await
         .json();
     assert_eq!(again["changed"], false, "{again}");
+    let told = server.get(path, 200).await.json();
     assert_eq!(
-        server.get(path, 200).await.json()["artifact_id"],
-        source["artifact_id"]
+        (
+            &told["artifact_id"],
+            &told["title"],
+            &told["state"],
+            &told["chunks"]
+        ),
+        (
+            &source["artifact_id"],
+            &source["title"],
+            &json!("fresh"),
+            &json!(1)
+        ),
+        "{told}"
     );
     let put = server
         .ask(

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use cortex_conformance::claim_pool::{self, Verdict};
 use cortex_conformance::vectors::{self, EMBEDDED, FROZEN, Tally};
 
 const HELP: &str = "\
@@ -11,6 +12,7 @@ Runs the golden vectors of Cortex.
 Usage:
   cortex-conformance vectors [DIR] [--json]   run all vectors; exit code 1 if a case fails
   cortex-conformance generate DIR             write the vector files under DIR
+  cortex-conformance claim-pool FILE...       replay recorded cases of the claim pool; exit code 1 if a case fails
 
 Without DIR the vectors built into this program are run. With DIR the files under it are run and
 their digests are compared with the frozen ones.
@@ -24,6 +26,7 @@ enum Command {
     Help,
     Vectors { dir: Option<PathBuf>, json: bool },
     Generate { dir: PathBuf },
+    ClaimPool { files: Vec<PathBuf> },
 }
 
 fn main() -> ExitCode {
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
             print!("{HELP}");
             ExitCode::SUCCESS
         }
+        Ok(Command::ClaimPool { files }) => claim_pool(&files),
         Ok(Command::Vectors { dir, json }) => run(dir.as_deref(), json),
         Ok(Command::Generate { dir }) => match generate(&dir) {
             Ok(()) => ExitCode::SUCCESS,
@@ -66,6 +70,10 @@ fn parse(arguments: &[String]) -> Result<Command, String> {
         ["vectors", dir] => Ok(Command::Vectors {
             dir: Some(dir.into()),
             json,
+        }),
+        ["claim-pool"] => Err("claim-pool needs a file".into()),
+        ["claim-pool", ref files @ ..] if !json => Ok(Command::ClaimPool {
+            files: files.iter().map(PathBuf::from).collect(),
         }),
         ["generate", dir] if !json => Ok(Command::Generate { dir: dir.into() }),
         [] => Err("a command is missing".into()),
@@ -101,6 +109,37 @@ fn run(dir: Option<&Path>, json: bool) -> ExitCode {
         }
         println!("{} passed, {failed} failed", total.passed);
     }
+    match failed {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// Replays the cases of files. A file that cannot be read or run counts as one failure.
+fn claim_pool(files: &[PathBuf]) -> ExitCode {
+    let (mut passed, mut failed, mut by_design) = (0, 0, 0);
+    for file in files {
+        let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
+        let judged =
+            text.and_then(|text| claim_pool::run(&text).map_err(|error| error.to_string()));
+        let judged = match judged {
+            Ok(judged) => judged,
+            Err(error) => {
+                println!("{} failed: {error}", file.display());
+                failed += 1;
+                continue;
+            }
+        };
+        for case in judged {
+            match case.verdict {
+                Verdict::Passed => passed += 1,
+                Verdict::ByDesign(_) => by_design += 1,
+                Verdict::Failed(_) => failed += 1,
+            }
+            println!("{case}");
+        }
+    }
+    println!("{passed} passed, {failed} failed, {by_design} by design");
     match failed {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,

@@ -2,7 +2,7 @@
 
 /// Whether a folded word is too common to tell texts apart: articles, pronouns, prepositions, conjunctions,
 /// auxiliaries and question words.
-pub(super) fn is_stop_word(word: &str) -> bool {
+pub(crate) fn is_stop_word(word: &str) -> bool {
     matches!(
         word,
         "a" | "also"

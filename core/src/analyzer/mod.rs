@@ -20,6 +20,8 @@ mod fold;
 mod stem;
 mod words;
 
+pub(crate) use english::is_stop_word;
+
 use std::collections::{BTreeMap, HashSet};
 
 /// Name of this analyzer as recorded in receipts.

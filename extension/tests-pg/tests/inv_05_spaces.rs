@@ -258,9 +258,10 @@ fn inv_05_two_spaces_of_equal_size_never_mix() {
     // The second model sees every text as its mirror image: mixing would turn the order round.
     let second = use_space(&mut client, "second", 8);
     assert_ne!(first, second);
-    assert!(
-        nearest(&mut client, TEXTS[1].1, 8).is_empty(),
-        "no vector of the other space is compared"
+    assert_eq!(
+        nearest(&mut client, TEXTS[1].1, 8)[0],
+        "b",
+        "the first space serves on"
     );
     let mirrored = |text: &str, dims| {
         text_vector(text, dims)
@@ -285,10 +286,11 @@ fn inv_05_two_spaces_of_equal_size_never_mix() {
             &[&part, &row.get::<_, i64>(0), &vector],
         )
         .unwrap();
+    let order = nearest(&mut client, TEXTS[1].1, 8);
     assert_eq!(
-        nearest(&mut client, TEXTS[1].1, 8).len(),
-        1,
-        "only what this space has"
+        (order.len(), order[0].as_str()),
+        (4, "b"),
+        "no vector of the other space is compared"
     );
     client
         .batch_execute(&format!(
@@ -317,7 +319,7 @@ fn inv_05_two_spaces_of_equal_size_never_mix() {
 }
 
 #[test]
-fn inv_05_the_switch_is_one_step_and_back_again() {
+fn inv_05_the_old_space_serves_until_the_new_one_is_whole() {
     let (database, mut client) = Database::with_cortex();
     corpus(&mut client);
     let first = use_space(&mut client, "first", 8);
@@ -326,17 +328,53 @@ fn inv_05_the_switch_is_one_step_and_back_again() {
         &mut client,
         "SELECT cortex_space_register('second', '1', 'd', 4)",
     );
-    let mut other = database.connect();
-    let mut transaction = client.transaction().unwrap();
-    transaction
-        .query_one("SELECT cortex_space_use('default', $1)", &[&second])
-        .unwrap();
-    assert_eq!(
-        nearest(&mut other, TEXTS[0].1, 8).len(),
-        4,
-        "before the commit others read the old space"
+    let told = json(
+        &mut client,
+        &format!("cortex_space_use('default', {second})"),
     );
-    transaction.commit().unwrap();
+    assert_eq!(
+        (&told["queued"], &told["switched"], &told["already"]),
+        (&8.into(), &false.into(), &false.into())
+    );
+    // What comes meanwhile is embedded in both, so that the old one is whole as long as it serves.
+    put(&mut client, "e", "A new hinge.");
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT pending_embed FROM cortex.namespaces"),
+        8 + 2 * 2
+    );
+    let mut other = database.connect();
+    let state = |client: &mut Client| -> (i32, Option<i32>) {
+        let row = client
+            .query_one("SELECT space, next_space FROM cortex.namespaces", &[])
+            .unwrap();
+        (row.get(0), row.get(1))
+    };
+    // Each commit on the way leaves the old space in use; the last switches.
+    loop {
+        let job = client
+            .query_opt("SELECT job_id FROM cortex_job_take('w', '{embed}')", &[])
+            .unwrap();
+        let Some(job) = job.map(|row| row.get::<_, i64>(0)) else {
+            break;
+        };
+        loop {
+            let serving = nearest(&mut other, TEXTS[0].1, 8).len();
+            assert!(
+                serving >= 4,
+                "{serving} found while the switch is under way"
+            );
+            assert_eq!(state(&mut client), (first, Some(second)));
+            let told = commit_two(&mut client, job);
+            if told["done"] == true {
+                break;
+            }
+        }
+        if state(&mut client).0 == second {
+            break;
+        }
+    }
+    assert_eq!(state(&mut client), (second, None));
+    assert_eq!(nearest(&mut other, TEXTS[0].1, 4).len(), 5);
     let (code, text) = failure(
         &mut other,
         &format!("SELECT cortex_search('x', '{}')", vector_literal(&[0.5; 8])),
@@ -345,36 +383,110 @@ fn inv_05_the_switch_is_one_step_and_back_again() {
         code == "22023" && text.contains('4') && text.contains('8'),
         "{code}: {text}"
     );
-    assert_eq!(nearest(&mut other, TEXTS[0].1, 4).len(), 0);
-    // The queue counts what it has to do, and using the same space again queues nothing.
+    // Nothing of the old space is left to do.
     assert_eq!(
-        json(
+        one::<i64>(
             &mut client,
-            &format!("cortex_space_use('default', {second})")
-        )["already"],
-        true
-    );
-    assert_eq!(
-        one::<i64>(&mut client, "SELECT pending_embed FROM cortex.namespaces"),
-        8
-    );
-    assert_eq!(embed(&mut client), 8);
-    assert_eq!(
-        one::<i64>(&mut client, "SELECT pending_embed FROM cortex.namespaces"),
+            &format!(
+                "SELECT count(*) FROM cortex.job WHERE kind = 'embed' AND payload ->> 'space' = '{first}'"
+            )
+        ),
         0
     );
-    assert_eq!(nearest(&mut other, TEXTS[0].1, 4).len(), 4);
-    // Back: nothing to embed again, except what came in between.
-    put(&mut client, "e", "A new hinge.");
-    assert_eq!(
-        json(
-            &mut client,
-            &format!("cortex_space_use('default', {first})")
-        )["queued"],
-        2
-    );
+    // Back again: nothing to embed but what came in between, and what is whole takes over at once.
     embed(&mut client);
+    let told = json(
+        &mut client,
+        &format!("cortex_space_use('default', {first})"),
+    );
+    if told["queued"] == 0 {
+        assert_eq!(told["switched"], true);
+    }
+    embed(&mut client);
+    assert_eq!(state(&mut client), (first, None));
     assert_eq!(nearest(&mut other, TEXTS[0].1, 8).len(), 5);
+}
+
+/// Takes two texts of an embed job and stores their vectors; none left ends the job.
+fn commit_two(client: &mut Client, job: i64) -> serde_json::Value {
+    let dims: i32 = client
+        .query_one(
+            "SELECT s.dims FROM cortex.job j JOIN cortex.space s ON s.id = (j.payload ->> 'space')::int WHERE j.id = $1",
+            &[&job],
+        )
+        .unwrap()
+        .get(0);
+    let texts = client
+        .query(
+            "SELECT item_id, body FROM cortex_embed_take($1, 'w', 2)",
+            &[&job],
+        )
+        .unwrap();
+    let ids: Vec<i64> = texts.iter().map(|row| row.get(0)).collect();
+    let vectors: Vec<String> = texts
+        .iter()
+        .map(|row| vector_literal(&text_vector(row.get(1), dims as usize)))
+        .collect();
+    let told: String = client
+        .query_one(
+            "SELECT cortex_embed_commit($1, 'w', $2, $3::text[]::vector[])::text",
+            &[&job, &ids, &vectors],
+        )
+        .unwrap()
+        .get(0);
+    serde_json::from_str(&told).unwrap()
+}
+
+#[test]
+fn inv_05_a_switch_under_way_can_be_called_off_or_turned_elsewhere() {
+    let (_database, mut client) = Database::with_cortex();
+    corpus(&mut client);
+    let first = use_space(&mut client, "first", 8);
+    embed(&mut client);
+    let register = |client: &mut Client, name: &str| -> i32 {
+        one(
+            client,
+            &format!("SELECT cortex_space_register('{name}', '1', 'd', 4)"),
+        )
+    };
+    let (second, third) = (
+        register(&mut client, "second"),
+        register(&mut client, "third"),
+    );
+    let switch = |client: &mut Client, space: i32| {
+        json(client, &format!("cortex_space_use('default', {space})"))
+    };
+    let queued = |client: &mut Client| -> Vec<i32> {
+        client
+            .query("SELECT DISTINCT (payload ->> 'space')::int FROM cortex.job WHERE kind = 'embed' ORDER BY 1", &[])
+            .unwrap()
+            .iter()
+            .map(|row| row.get(0))
+            .collect()
+    };
+    assert_eq!(switch(&mut client, second)["queued"], 8);
+    let again = switch(&mut client, second);
+    assert_eq!(
+        (&again["already"], &again["queued"]),
+        (&true.into(), &0.into())
+    );
+    assert_eq!(queued(&mut client), [second]);
+    assert_eq!(switch(&mut client, third)["queued"], 8);
+    assert_eq!(queued(&mut client), [third], "the second is given up");
+    let off = switch(&mut client, first);
+    assert_eq!(
+        (&off["already"], &off["switched"]),
+        (&true.into(), &true.into())
+    );
+    assert!(queued(&mut client).is_empty());
+    assert_eq!(nearest(&mut client, TEXTS[0].1, 8).len(), 4);
+    // A deleted item keeps no switch waiting, and neither does one that nobody could embed once it is deleted.
+    switch(&mut client, third);
+    client
+        .batch_execute("SELECT cortex_source_deleted(a) FROM unnest('{a,b,c}'::text[]) a")
+        .unwrap();
+    embed(&mut client);
+    assert_eq!(nearest(&mut client, TEXTS[3].1, 4), ["d"]);
 }
 
 #[test]

@@ -172,6 +172,7 @@ fn stale_neighbours_do_not_crowd_out(client: &mut Client) {
         "SELECT count(*) FROM cortex_search('changed', k => 1000)",
     );
     assert_eq!(again, 1000);
+    embed_with(client, |_, _| clustered(&mut random));
 }
 
 /// A tenant that may see 30 rows of all, wherever they rank.
@@ -197,9 +198,9 @@ fn most_rows_hidden(database: &Database, client: &mut Client) {
     let mut random = Random::new(14);
     let vector = vector_literal(&random.unit_vector(DIMS));
     for arguments in [
-        "'valve', k => 10".to_owned(),
-        format!("'valve', '{vector}', k => 10"),
-        format!("'zzz', '{vector}', k => 10, mode => 'vector'"),
+        "'valve', k => 40".to_owned(),
+        format!("'valve', '{vector}', k => 40"),
+        format!("'zzz', '{vector}', k => 40, mode => 'vector'"),
     ] {
         let rows = tenant
             .query(
@@ -218,8 +219,8 @@ fn most_rows_hidden(database: &Database, client: &mut Client) {
         }
         assert_eq!(
             rows.len(),
-            10,
-            "{arguments}: ten are asked for and thirty can be seen"
+            30,
+            "{arguments}: forty are asked for and thirty can be seen, the last behind 20,000 others"
         );
     }
     let asked = ask(&mut tenant, "valve", "policy => '{\"max_candidates\": 10}'");
@@ -230,5 +231,43 @@ fn most_rows_hidden(database: &Database, client: &mut Client) {
         "valve",
         &format!("'{vector}', policy => '{{\"max_candidates\": 10}}'"),
     );
-    must_verify(&mut tenant, asked.id, "L4-nominated");
+    must_verify(&mut tenant, asked.id, "L4");
+    // A table that the tenant may not SELECT from is out of scope before anything is ranked.
+    client
+        .batch_execute(
+            "CREATE TABLE secret (id int PRIMARY KEY, body text); \
+             INSERT INTO secret SELECT g, 'Valve valve valve' FROM generate_series(1, 300) g; \
+             SELECT cortex_bind('secret', text_columns => '{body}'); SELECT cortex_work()",
+        )
+        .unwrap();
+    let receipt: String = one(
+        &mut tenant,
+        "SELECT receipt FROM cortex_search('valve', k => 10) LIMIT 1",
+    );
+    let receipt: serde_json::Value = serde_json::from_str(&receipt).unwrap();
+    let secret: i32 = one(
+        client,
+        "SELECT id FROM cortex.binding WHERE name = 'secret'",
+    );
+    assert_eq!(receipt["barred"], serde_json::json!([secret]));
+    assert_eq!(
+        receipt["total_matched"], ROWS,
+        "rows of the barred table are not even counted"
+    );
+    assert!(
+        receipt["candidates"][0]["artifact"]
+            .as_str()
+            .unwrap()
+            .starts_with("row:item:")
+    );
+    let asked = ask(&mut tenant, "valve", "policy => '{\"max_candidates\": 10}'");
+    must_verify(&mut tenant, asked.id, "L4");
+    let first: String = one(
+        client,
+        "SELECT artifact_id FROM cortex_search('valve', k => 1)",
+    );
+    assert!(
+        first.starts_with("row:secret:"),
+        "{first}: its owner is shown it first"
+    );
 }

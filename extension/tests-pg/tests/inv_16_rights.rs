@@ -434,6 +434,7 @@ fn inv_16_readers_cannot_touch_the_tables_or_the_internal_functions() {
         "cortex_drift",
         "cortex_trace",
         "cortex_has_source",
+        "cortex_source_list",
         "cortex_version",
         "cortex_build_want",
         "cortex_drill",

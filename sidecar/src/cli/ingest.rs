@@ -21,7 +21,8 @@ use crate::error::{Failure, Kind, Outcome};
 #[command(after_help = "\
 Each file becomes the source `file:<path relative to the root>`, titled by its first heading. The same file
 again changes nothing. Hidden files, links, files over ingest.max_file_bytes and files that are not UTF-8
-text are left out and listed. A running worker chunks and embeds what came in.
+text are left out and listed. A source below the named paths whose file is gone, or is left out by now, is
+removed: its claims would be stale. A running worker chunks and embeds what came in.
 
 Examples:
   cortex ingest docs/ README.md
@@ -58,6 +59,7 @@ pub async fn run(ingest: Ingest, context: &Context, out: &mut Output) -> Outcome
         root: &root,
         limits,
         seen: HashSet::new(),
+        named: Vec::new(),
         found: Vec::new(),
         skipped: Vec::new(),
     };
@@ -65,10 +67,14 @@ pub async fn run(ingest: Ingest, context: &Context, out: &mut Output) -> Outcome
         walk.named(path)?;
     }
     let Walk {
-        found, mut skipped, ..
+        named,
+        found,
+        mut skipped,
+        ..
     } = walk;
     let db = Db::open(&context.config.database, "ingest")?;
     let (mut stored, mut unchanged) = (0u64, 0u64);
+    let mut kept: HashSet<&str> = HashSet::new();
     let mut progress = Progress::new("reading files", !out.is_json());
     for (done, file) in found.iter().enumerate() {
         progress.show(done as u64, Some(found.len() as u64), &file.artifact_id);
@@ -86,6 +92,7 @@ pub async fn run(ingest: Ingest, context: &Context, out: &mut Output) -> Outcome
             .put_source(&source)
             .await
             .map_err(|failure| failure_at(failure, &file.path))?;
+        kept.insert(&file.artifact_id);
         if parse(&answer)?
             .get("changed")
             .and_then(serde_json::Value::as_bool)
@@ -97,6 +104,17 @@ pub async fn run(ingest: Ingest, context: &Context, out: &mut Output) -> Outcome
         }
     }
     drop(progress);
+    let mut removed = 0u64;
+    for below in &named {
+        for artifact_id in db.sources_below(below, &namespace).await? {
+            // `file:doc` names a file; `file:docs/a` is not below it.
+            let inside = below.ends_with('/') || below == "file:" || artifact_id == *below;
+            if inside && !kept.contains(artifact_id.as_str()) {
+                db.delete_source(&artifact_id, &namespace).await?;
+                removed += 1;
+            }
+        }
+    }
     // Read back, since success means stored and readable.
     let names: Vec<String> = found.iter().map(|file| file.artifact_id.clone()).collect();
     let known = db.count_sources(&names, &namespace).await?;
@@ -113,12 +131,15 @@ pub async fn run(ingest: Ingest, context: &Context, out: &mut Output) -> Outcome
         .map(|path| json!({"path": path.path.display().to_string(), "reason": path.reason}))
         .collect();
     out.object(&json!({
-        "namespace": namespace, "stored": stored, "unchanged": unchanged, "readable": known, "skipped": skipped,
+        "namespace": namespace, "stored": stored, "unchanged": unchanged, "removed": removed, "readable": known, "skipped": skipped,
     }));
-    out.line(if stored == 0 && unchanged > 0 {
+    out.line(if stored == 0 && removed == 0 && unchanged > 0 {
         format!("unchanged: all {unchanged} files were sources of namespace {namespace} already")
     } else {
-        format!("{stored} stored, {unchanged} unchanged, {} left out; {known} readable in namespace {namespace}", skipped.len())
+        format!(
+            "{stored} stored, {unchanged} unchanged, {removed} removed, {} left out; {known} readable in namespace {namespace}",
+            skipped.len()
+        )
     });
     if known < 0 || (known as u64) < expected {
         return Err(Failure::new(
@@ -156,6 +177,8 @@ struct Walk<'a> {
     root: &'a Path,
     limits: &'a config::Ingest,
     seen: HashSet<PathBuf>,
+    /// The paths of the command line as sources are named: a folder with `/` at its end.
+    named: Vec<String>,
     found: Vec<Found>,
     skipped: Vec<Skipped>,
 }
@@ -174,6 +197,16 @@ impl Walk<'_> {
             ))
             .hint("name the folder that the sources' names shall be relative to with --root"));
         }
+        let Some(mut name) = artifact_id(self.root, &real) else {
+            return Err(Failure::usage(format!(
+                "{} is not named in valid UTF-8",
+                path.display()
+            )));
+        };
+        if real.is_dir() && real != self.root {
+            name.push('/');
+        }
+        self.named.push(name);
         self.visit(real)
     }
 

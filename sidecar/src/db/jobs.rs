@@ -25,7 +25,8 @@ SELECT (r.step ->> 'done')::boolean, (r.step ->> 'stored')::bigint
   FROM (SELECT {cortex}.cortex_embed_commit($1, $2, $3, $4::text[]::{vector}.vector[]) AS step OFFSET 0) r";
 const REGISTER: &str = "SELECT {cortex}.cortex_space_register($1, $2, $3, $4, $5, $6)";
 const USE_SPACE: &str = "SELECT {cortex}.cortex_space_use($1, $2)::text";
-const WITHOUT_SPACE: &str = "SELECT namespace::text FROM cortex.namespaces WHERE space IS NULL";
+const WITHOUT_SPACE: &str =
+    "SELECT w.namespace FROM {cortex}.cortex_space_wanting() AS w (namespace)";
 
 /// A job that this worker holds.
 #[derive(Clone, Debug)]

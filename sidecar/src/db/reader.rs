@@ -48,10 +48,23 @@ SELECT t.body FROM cortex.trace s
 
 const SOURCE_PUT: &str = "SELECT {cortex}.cortex_source_put($1, $2, $3, $4, $5, $6)::text";
 const SOURCE_DELETED: &str = "SELECT {cortex}.cortex_source_deleted($1, $2)::text";
-const SOURCE_KNOWN: &str = "SELECT {cortex}.cortex_has_source($1, $2)";
 
 const SOURCES_KNOWN: &str = "
 SELECT count(*) FROM (SELECT DISTINCT unnest($1::text[]) AS id) named WHERE {cortex}.cortex_has_source(named.id, $2)";
+
+const SOURCES_BELOW: &str = "
+SELECT l.artifact_id FROM {cortex}.cortex_source_list($1, $2, $3, $4) l ORDER BY l.artifact_id COLLATE \"C\"";
+
+// A row's source is told by its table, so all that is said of it here is that it is there.
+const SOURCE: &str = "
+SELECT coalesce(
+    (SELECT pg_catalog.row_to_json(l)::jsonb || pg_catalog.jsonb_build_object('namespace', $2::text)
+       FROM {cortex}.cortex_source_list($1, $2, max_sources => 1) l WHERE l.artifact_id = $1),
+    (SELECT pg_catalog.jsonb_build_object('artifact_id', $1::text, 'namespace', $2::text)
+      WHERE {cortex}.cortex_has_source($1, $2)))::text";
+
+/// Sources listed at once.
+const PAGE: i32 = 1000;
 
 const HEALTH: &str = "SELECT {cortex}.cortex_health()::text";
 
@@ -331,16 +344,44 @@ impl Db {
         .await
     }
 
-    /// `cortex_has_source`.
+    /// What `cortex_source_list` says of one source, or that a row is there; none if there is no such source.
     ///
     /// # Errors
     /// As [`Db::rows`].
-    pub async fn has_source(&self, artifact_id: &str, namespace: &str) -> Outcome<bool> {
+    pub async fn source(&self, artifact_id: &str, namespace: &str) -> Outcome<Option<JsonText>> {
         let (artifact_id, namespace) = (artifact_id.to_owned(), namespace.to_owned());
-        self.value(Access::Read, SOURCE_KNOWN, |statement| {
+        self.value(Access::Read, SOURCE, |statement| {
             statement.bind(artifact_id).bind(namespace)
         })
         .await
+    }
+
+    /// The ids of all current sources that start with `prefix`, in byte order.
+    ///
+    /// # Errors
+    /// As [`Db::rows`].
+    pub async fn sources_below(&self, prefix: &str, namespace: &str) -> Outcome<Vec<String>> {
+        let mut all: Vec<String> = Vec::new();
+        loop {
+            let (prefix, namespace) = (prefix.to_owned(), namespace.to_owned());
+            let after = all.last().cloned().unwrap_or_default();
+            let rows = self
+                .rows(Access::Read, SOURCES_BELOW, |statement| {
+                    statement
+                        .bind(prefix)
+                        .bind(namespace)
+                        .bind(after)
+                        .bind(PAGE)
+                })
+                .await?;
+            let full = rows.len() >= PAGE as usize;
+            for row in &rows {
+                all.push(column(row, 0)?);
+            }
+            if !full {
+                return Ok(all);
+            }
+        }
     }
 
     /// How many of the named sources `cortex_has_source` knows.

@@ -207,11 +207,8 @@ pub(super) async fn get_source(
     let namespace = place
         .namespace
         .unwrap_or_else(|| app.config.read.namespace.clone());
-    if app.db.has_source(&id, &namespace).await? {
-        let answer = serde_json::json!({"artifact_id": id, "namespace": namespace});
-        return Ok(RawJson(answer.to_string()));
-    }
-    Err(Failure {
+    let found = app.db.source(&id, &namespace).await?;
+    found.map(RawJson).ok_or_else(|| Failure {
         code: "not_found",
         ..Failure::usage(format!("namespace {namespace:?} has no source {id:?}"))
     })

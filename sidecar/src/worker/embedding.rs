@@ -25,18 +25,22 @@ async fn embed(worker: &Worker, texts: Vec<Text>) -> Outcome<(Vec<i64>, Vec<Vec<
         .iter()
         .map(|text| (text.item_id, text.body.clone()))
         .unzip();
-    match worker.encoder.embed(bodies).await {
-        Ok(vectors) => return Ok((items, vectors)),
+    match worker.encoder.embeddings(bodies).await {
+        Ok(made) => {
+            worker.status.texts_cut(made.truncated.len() as u64);
+            return Ok((items, made.vectors));
+        }
         Err(failure) if failure.kind != Kind::Usage => return Err(failure),
         Err(_) => {}
     }
     let (mut items, mut vectors) = (Vec::new(), Vec::new());
     let mut refused = None;
     for text in texts {
-        match worker.encoder.embed(vec![text.body]).await {
-            Ok(vector) => {
+        match worker.encoder.embeddings(vec![text.body]).await {
+            Ok(made) => {
+                worker.status.texts_cut(made.truncated.len() as u64);
                 items.push(text.item_id);
-                vectors.extend(vector);
+                vectors.extend(made.vectors);
             }
             Err(failure) if failure.kind == Kind::Usage => {
                 refused.get_or_insert(format!(

@@ -24,7 +24,7 @@ pub(super) async fn run(worker: Worker) {
                 warn!(
                     code = failure.code,
                     sqlstate = failure.sqlstate,
-                    "the embedding space was not given to namespaces; the role needs cortex_grant_worker, and cortex_grant for each namespace"
+                    "the embedding space was not given to namespaces; the role needs cortex_grant_worker"
                 );
                 backoff.next()
             }

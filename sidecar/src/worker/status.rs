@@ -34,6 +34,9 @@ pub struct View {
     pub jobs_done: u64,
     /// Jobs that it gave back after an error.
     pub jobs_failed: u64,
+    /// Texts that were longer than the model reads: their vectors stand for the beginning alone. Words further
+    /// on are still found by the lexical arm.
+    pub texts_cut: u64,
     /// Milliseconds since it last looked for changes to number.
     pub last_seal_ms_ago: Option<u64>,
     /// The last error, until the next success.
@@ -50,6 +53,7 @@ impl Status {
             sealed: 0,
             jobs_done: 0,
             jobs_failed: 0,
+            texts_cut: 0,
             last_seal_ms_ago: None,
             last_error: None,
         };
@@ -113,6 +117,10 @@ impl Status {
 
     pub(super) fn job_failed(&self) {
         self.lock().view.jobs_failed += 1;
+    }
+
+    pub(super) fn texts_cut(&self, texts: u64) {
+        self.lock().view.texts_cut += texts;
     }
 
     pub(super) fn stopped(&self) {

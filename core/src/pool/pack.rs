@@ -1,0 +1,192 @@
+//! Packing candidates under a token budget, `cortex-pack/2`.
+//!
+//! The payload groups claims by owner in order of first appearance, each group under its header:
+//!
+//! ```text
+//! [PostgreSQL 15.3 | release notes | 2023-05-11]
+//! - First claim.
+//! - Second claim,
+//!   whose text has a second line.
+//!
+//! [another title]
+//! - Third claim.
+//! ```
+//!
+//! The rules of `cortex-pack/1` ([`crate::pack`]) hold: the budget counts all that is sent and is never
+//! exceeded, not even by the first claim; a header is never dropped to make room; packing stops at the first
+//! claim that does not fit, so what is served at a budget is a prefix of what is served at a larger one; and
+//! no text leaves its place. What is new: headers are the caller's and may be absent, how tokens are
+//! counted is the caller's ([`Meter`]), and repetitions are not looked for (see [`super::candidates`]).
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use crate::tokens;
+
+/// Name of this packing as recorded in receipts.
+pub const NAME: &str = "cortex-pack/2";
+
+/// How tokens are counted.
+///
+/// Costs add up: the size of a payload is the sum of the costs of its parts. A meter for a tokenizer whose
+/// counts do not add up must give upper bounds. No cost may fall when text is appended to the part.
+pub trait Meter {
+    /// Opening a group: its header, if it has one, and what separates it from the group before.
+    fn opening(&self, header: Option<&str>, first_group: bool) -> u64;
+
+    /// A claim as it is rendered (`- ` and its lines) and what separates it from the line before.
+    /// `opens_group` says that it is the first line of a group without header.
+    fn claim(&self, bullet: &str, opens_group: bool) -> u64;
+
+    /// A raw entry: its source line (empty if it has none), its text, and what separates it from what precedes.
+    fn raw(&self, source_line: &str, text: &str) -> u64;
+}
+
+/// Counts by [`tokens::estimate`], exactly: a line feed separates in it, so lines and line feeds add up.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Estimate;
+
+const LINE_FEED: u64 = 1;
+
+impl Meter for Estimate {
+    fn opening(&self, header: Option<&str>, first_group: bool) -> u64 {
+        let blank_line = if first_group { 0 } else { 2 * LINE_FEED };
+        blank_line + header.map_or(0, |header| u64::from(tokens::estimate(header)))
+    }
+
+    fn claim(&self, bullet: &str, opens_group: bool) -> u64 {
+        let line_feed = if opens_group { 0 } else { LINE_FEED };
+        line_feed + u64::from(tokens::estimate(bullet))
+    }
+
+    fn raw(&self, source_line: &str, text: &str) -> u64 {
+        let source_line = match source_line {
+            "" => 0,
+            line => u64::from(tokens::estimate(line)) + LINE_FEED,
+        };
+        2 * LINE_FEED + source_line + u64::from(tokens::estimate(text))
+    }
+}
+
+/// A claim offered for packing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim<'a, G> {
+    /// Group key: claims with the same key share a header.
+    pub group: G,
+    /// Header of the group; that of its first claim counts. Blank is none.
+    pub header: Option<&'a str>,
+    /// Text of the claim.
+    pub text: &'a str,
+}
+
+/// A packed context.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Packed {
+    /// The text to send.
+    pub payload: String,
+    /// Its size by the meter, at most the budget.
+    pub tokens: u64,
+    /// Positions of the claims in it, in serving order.
+    pub served: Vec<usize>,
+    /// The first claim that did not fit; `None` if all were served.
+    pub next_needs: Option<NextNeeds>,
+}
+
+/// The claim at which packing stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NextNeeds {
+    /// Its position.
+    pub claim: usize,
+    /// The smallest budget in tokens that serves it too.
+    pub budget_tokens: u64,
+}
+
+/// Packs `claims`, best first, into at most `budget_tokens`. Claims without visible text are passed over.
+pub fn pack<G: Copy + Eq + Hash>(
+    claims: &[Claim<'_, G>],
+    budget_tokens: u64,
+    meter: &impl Meter,
+) -> Packed {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut group_of: HashMap<G, usize> = HashMap::new();
+    let mut packed = Packed::default();
+    for (at, claim) in claims.iter().enumerate() {
+        let bullet = bullet(claim.text);
+        if bullet.is_empty() {
+            continue;
+        }
+        let known = group_of.get(&claim.group).copied();
+        let header = claim.header.filter(|line| !line.trim().is_empty());
+        let needed = packed.tokens
+            + match known {
+                Some(_) => meter.claim(&bullet, false),
+                None => {
+                    meter.opening(header, groups.is_empty())
+                        + meter.claim(&bullet, header.is_none())
+                }
+            };
+        if needed > budget_tokens {
+            packed.next_needs = Some(NextNeeds {
+                claim: at,
+                budget_tokens: needed,
+            });
+            break;
+        }
+        let group = known.unwrap_or_else(|| {
+            groups.push(Group::new(header));
+            group_of.insert(claim.group, groups.len() - 1);
+            groups.len() - 1
+        });
+        groups[group].add(&bullet);
+        packed.tokens = needed;
+        packed.served.push(at);
+    }
+    let texts: Vec<String> = groups.into_iter().map(|group| group.text).collect();
+    packed.payload = texts.join("\n\n");
+    packed
+}
+
+struct Group {
+    text: String,
+}
+
+impl Group {
+    fn new(header: Option<&str>) -> Self {
+        Self {
+            text: header.unwrap_or_default().to_owned(),
+        }
+    }
+
+    fn add(&mut self, bullet: &str) {
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        self.text.push_str(bullet);
+    }
+}
+
+/// `- ` and the text, later lines indented by two blanks, empty lines and control characters left out;
+/// empty if there is nothing visible to say.
+pub fn bullet(text: &str) -> String {
+    let mut bullet = String::new();
+    for line in text.split(is_line_break) {
+        let line: String = line
+            .chars()
+            .filter(|&ch| ch == '\t' || !ch.is_control())
+            .collect();
+        let line = line.trim();
+        if line.is_empty() {
+            continue;
+        }
+        bullet.push_str(if bullet.is_empty() { "- " } else { "\n  " });
+        bullet.push_str(line);
+    }
+    bullet
+}
+
+fn is_line_break(ch: char) -> bool {
+    matches!(
+        ch,
+        '\n' | '\r' | '\u{B}' | '\u{C}' | '\u{1C}'..='\u{1E}' | '\u{85}' | '\u{2028}' | '\u{2029}'
+    )
+}

@@ -1,0 +1,161 @@
+//! What a read leaves out because its source changed and the new content is not reachable yet: told, so that no fact
+//! disappears in silence.
+
+use std::collections::BTreeMap;
+
+use cortex_core::analyzer;
+use cortex_core::vector::UNIT_DOT;
+use serde_json::{Value, json};
+
+use super::coverage;
+use crate::db;
+use crate::error::Fault;
+use crate::retrieve::QueryVector;
+use crate::rights::{Namespace, Owner};
+use crate::rows::Rows;
+
+/// Most owners that are named.
+const MAX_NAMED: usize = 8;
+/// Most changed sources whose former claims are looked at.
+const MAX_SOURCES: i64 = 200;
+/// Most of their claims.
+const MAX_CLAIMS: i64 = 2_000;
+
+struct Former {
+    artifact_id: String,
+    binding_id: Option<i32>,
+    key: Vec<String>,
+    similarity: f64,
+}
+
+/// Sources that answered this question before they changed, best first, and bindings on hold. Rows that the caller
+/// cannot see are not named. Call it as the owner.
+pub fn masked(
+    owner: &Owner,
+    namespace: &Namespace,
+    query: &str,
+    vector: Option<&QueryVector>,
+    least: f64,
+) -> Result<Value, Fault> {
+    let mut named = held(owner, namespace)?;
+    let mut former = former(namespace, query, vector)?;
+    former.retain(|owner| owner.similarity >= least);
+    former.sort_by(|a, b| {
+        b.similarity
+            .total_cmp(&a.similarity)
+            .then_with(|| a.artifact_id.cmp(&b.artifact_id))
+    });
+    for source in former {
+        if named.len() >= MAX_NAMED {
+            break;
+        }
+        if source.may_be_named(owner)? {
+            named.push(json!({
+                "artifact_id": source.artifact_id,
+                "reason": "changed",
+                "match_score": source.similarity,
+            }));
+        }
+    }
+    Ok(Value::Array(named))
+}
+
+impl Former {
+    fn may_be_named(&self, owner: &Owner) -> Result<bool, Fault> {
+        let Some(binding) = self.binding_id else {
+            return Ok(true);
+        };
+        let table = Rows::open(binding)?;
+        if !table.selectable_by(owner.caller())? {
+            return Ok(false);
+        }
+        let live = owner.as_caller(|| table.live(std::slice::from_ref(&self.key)))?;
+        Ok(live.iter().any(Option::is_some))
+    }
+}
+
+/// Bindings on hold whose table the caller may SELECT from: none of their claims is served.
+fn held(owner: &Owner, namespace: &Namespace) -> Result<Vec<Value>, Fault> {
+    db::read(
+        "SELECT DISTINCT ON (b.name) b.name, h.reason \
+           FROM cortex.binding b JOIN cortex.hold h ON h.binding_id = b.id AND h.released_by IS NULL \
+          WHERE b.namespace_id = $1 AND h.reason <> 'unbound' \
+            AND pg_catalog.has_table_privilege($2, b.relation, 'SELECT') \
+          ORDER BY b.name, h.id LIMIT 4",
+        &[namespace.id.into(), owner.caller().into()],
+        |row| {
+            Ok(json!({
+                "binding": row.must::<String>(1)?,
+                "reason": format!("held: {}", row.must::<String>(2)?),
+            }))
+        },
+    )
+}
+
+/// Sources whose current version is not chunked, with the best of the claims of the version before.
+fn former(
+    namespace: &Namespace,
+    query: &str,
+    vector: Option<&QueryVector>,
+) -> Result<Vec<Former>, Fault> {
+    let (score, join) = match vector {
+        Some(query) => (
+            "cortex._vector_score(e.embedding, $4)",
+            format!("LEFT JOIN cortex.emb_{} e ON e.item_id = k.id", query.space),
+        ),
+        None => (
+            "NULL::int8 + 0 * pg_catalog.octet_length($4)",
+            String::new(),
+        ),
+    };
+    let components = vector.map_or(Vec::new(), |query| {
+        cortex_core::vector::to_le_bytes(&query.components)
+    });
+    let sql = format!(
+        "WITH waiting AS MATERIALIZED ( \
+             SELECT c.id FROM cortex.change c WHERE c.namespace_id = $1 AND c.seq IS NULL \
+              UNION SELECT (j.payload ->> 'change')::int8 FROM cortex.job j WHERE j.namespace_id = $1 AND j.kind = 'chunk' \
+         ), changed AS MATERIALIZED ( \
+             SELECT v.source_id FROM waiting w JOIN cortex.source_version v ON v.opened_by = w.id AND v.closed_by IS NULL \
+              WHERE NOT EXISTS (SELECT FROM cortex.document d WHERE d.version_id = v.id) LIMIT $2 \
+         ) \
+         SELECT s.artifact_id, s.binding_id, s.key, k.body, {score} \
+           FROM changed JOIN cortex.source s ON s.id = changed.source_id \
+           JOIN LATERAL (SELECT o.id FROM cortex.source_version o JOIN cortex.document d ON d.version_id = o.id \
+                          WHERE o.source_id = s.id AND o.closed_by IS NOT NULL ORDER BY o.id DESC LIMIT 1) old ON true \
+           JOIN cortex.claim k ON k.version_ids @> ARRAY[old.id] {join} LIMIT $3"
+    );
+    let terms = analyzer::query_terms(query);
+    let rows = db::read(
+        &sql,
+        &[
+            namespace.id.into(),
+            MAX_SOURCES.into(),
+            MAX_CLAIMS.into(),
+            components.into(),
+        ],
+        |row| {
+            let similarity = match (vector, row.get::<i64>(5)) {
+                (Some(_), Some(score)) => score as f64 / UNIT_DOT as f64,
+                (Some(_), None) => 0.0,
+                (None, _) => coverage::share_of_terms(&terms, &[&row.must::<String>(4)?]),
+            };
+            Ok(Former {
+                artifact_id: row.must(1)?,
+                binding_id: row.get(2),
+                key: row.get::<Vec<String>>(3).unwrap_or_default(),
+                similarity,
+            })
+        },
+    )?;
+    let mut best: BTreeMap<String, Former> = BTreeMap::new();
+    for row in rows {
+        match best.get_mut(&row.artifact_id) {
+            Some(known) => known.similarity = known.similarity.max(row.similarity),
+            None => {
+                best.insert(row.artifact_id.clone(), row);
+            }
+        }
+    }
+    Ok(best.into_values().collect())
+}
