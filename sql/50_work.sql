@@ -28,41 +28,25 @@ BEGIN
     )
     SELECT array_agg(id), array_agg(DISTINCT namespace_id) INTO numbered, namespaces FROM done;
     IF numbered IS NULL THEN
-        PERFORM cortex._take_reports(NULL);
+        PERFORM cortex._take_reports();
         RETURN 0;
     END IF;
 
-    -- What was made of a version counts from the seal that finds the version open to the seal that finds it closed;
-    -- claims also no longer from the seal that finds their unit evicted.
+    -- A document counts from the seal that finds its version open to the seal that finds it closed.
     WITH moved AS (
-        SELECT d.namespace_id, d.chunk_count, d.chunk_terms, k.n * d.claim_count AS claim_count, k.n * d.claim_terms AS claim_terms
+        SELECT d.namespace_id, d.chunk_count, d.chunk_terms, d.claim_count, d.claim_terms
           FROM cortex.document d
           JOIN cortex.source_version v ON v.id = d.version_id
           LEFT JOIN cortex.change closing ON closing.id = v.closed_by
-          LEFT JOIN cortex.unit u ON u.version_id = d.version_id AND u.purpose = 'extract' AND u.evicted_by IS NOT NULL
-          LEFT JOIN cortex.change evicting ON evicting.id = u.evicted_by
-         CROSS JOIN LATERAL (SELECT (evicting.seq IS NULL)::integer AS n) k
          WHERE d.added_by = ANY (numbered) AND closing.seq IS NULL
         UNION ALL
-        SELECT d.namespace_id, - d.chunk_count, - d.chunk_terms, - k.n * d.claim_count, - k.n * d.claim_terms
+        SELECT d.namespace_id, - d.chunk_count, - d.chunk_terms, - d.claim_count, - d.claim_terms
           FROM cortex.source_version v
           JOIN cortex.document d ON d.version_id = v.id
           JOIN cortex.change adding ON adding.id = d.added_by
-          LEFT JOIN cortex.unit u ON u.version_id = d.version_id AND u.purpose = 'extract' AND u.evicted_by IS NOT NULL
-          LEFT JOIN cortex.change evicting ON evicting.id = u.evicted_by
-         CROSS JOIN LATERAL (SELECT (evicting.seq IS NULL OR evicting.id = ANY (numbered))::integer AS n) k
          WHERE v.closed_by = ANY (numbered) AND adding.seq IS NOT NULL AND NOT d.added_by = ANY (numbered)
         UNION ALL
-        SELECT d.namespace_id, 0, 0, - d.claim_count, - d.claim_terms
-          FROM cortex.unit u
-          JOIN cortex.document d ON d.version_id = u.version_id
-          JOIN cortex.change adding ON adding.id = d.added_by
-          JOIN cortex.source_version v ON v.id = u.version_id
-          LEFT JOIN cortex.change closing ON closing.id = v.closed_by
-         WHERE u.evicted_by = ANY (numbered) AND u.purpose = 'extract'
-           AND adding.seq IS NOT NULL AND NOT d.added_by = ANY (numbered) AND closing.seq IS NULL
-        UNION ALL
-        SELECT m.namespace_id, 0, 0, m.claim_count, m.claim_terms FROM cortex._additions_moved(numbered) m
+        SELECT m.namespace_id, 0, 0, m.claim_count, m.claim_terms FROM cortex._claims_moved(numbered) m
     ), net AS (
         SELECT namespace_id, sum(chunk_count) AS chunk_count, sum(chunk_terms) AS chunk_terms,
                sum(claim_count) AS claim_count, sum(claim_terms) AS claim_terms
@@ -93,7 +77,8 @@ BEGIN
       JOIN cortex.change c ON c.id = part.opened_by;
 
     PERFORM cortex._plan_eager(numbered);
-    PERFORM cortex._take_reports(numbered);
+    PERFORM cortex._report_changes(numbered);
+    PERFORM cortex._take_reports();
     RETURN cardinality(numbered);
 END
 $$;
@@ -128,7 +113,7 @@ BEGIN
       FROM cortex.namespace n
      WHERE n.id = j.namespace_id
        AND j.id = (SELECT id FROM cortex.job
-                    WHERE state = 'ready' AND run_after <= clock_timestamp() AND (kinds IS NULL AND kind NOT IN ('build', 'plan') OR kind = ANY (kinds))
+                    WHERE state = 'ready' AND run_after <= clock_timestamp() AND kind NOT IN ('build', 'plan') AND (kinds IS NULL OR kind = ANY (kinds))
                     ORDER BY run_after, id LIMIT 1 FOR UPDATE SKIP LOCKED)
     RETURNING j.id, j.kind, n.name, j.payload, j.attempts;
 END

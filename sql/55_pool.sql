@@ -238,6 +238,10 @@ BEGIN
             RAISE EXCEPTION 'synthesis is % of % bytes', 'a JSON ' || jsonb_typeof(value), octet_length(value::text)
                 USING ERRCODE = 'invalid_parameter_value', HINT = 'It is an object of at most 16384 bytes: depth, fields, instruction.';
         END IF;
+        -- What reads settings has floats.
+        IF jsonb_path_exists(value, '$.** ? (@.type() == "number" && (@ > 1e308 || @ < -1e308))') THEN
+            RAISE EXCEPTION 'synthesis holds a number beyond 1e308' USING ERRCODE = 'invalid_parameter_value';
+        END IF;
         RETURN value;
     END CASE;
 

@@ -53,45 +53,97 @@ BEGIN ATOMIC
     VALUES ($1, $2, CASE WHEN $2 IS NOT NULL THEN coalesce($3, '{}') END, coalesce($4, '{}'), coalesce($5, ''));
 END;
 
--- The sealer's part: what was made of versions by builds and how that counts (see cortex_seal), by namespace and
--- addition. An addition counts while its change is sealed and neither its version's end nor its unit's is.
-CREATE FUNCTION cortex._additions_moved(numbered bigint[])
+-- The sealer's part: claims beside those that came with their document. What a build added counts while its change
+-- is sealed and neither its version's end nor its unit's eviction is. Evicted extracted claims are taken off while their
+-- version counts them.
+CREATE FUNCTION cortex._claims_moved(numbered bigint[])
     RETURNS TABLE (namespace_id integer, claim_count bigint, claim_terms bigint)
-    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
-BEGIN ATOMIC
-    WITH touched AS (
-        SELECT a.id FROM cortex.unit_addition a WHERE a.added_by = ANY (numbered)
-        UNION
-        SELECT a.id FROM cortex.source_version v JOIN cortex.unit_addition a ON a.version_id = v.id WHERE v.closed_by = ANY (numbered)
-        UNION
-        SELECT a.id FROM cortex.unit u JOIN cortex.unit_addition a ON a.unit_id = u.id WHERE u.evicted_by = ANY (numbered)
-    ), judged AS (
-        SELECT a.namespace_id, a.claim_count, a.claim_terms,
-               (added.seq IS NOT NULL AND closing.seq IS NULL AND evicting.seq IS NULL)::integer AS after,
-               (added.seq IS NOT NULL AND NOT added.id = ANY (numbered)
-                AND (closing.seq IS NULL OR closing.id = ANY (numbered))
-                AND (evicting.seq IS NULL OR evicting.id = ANY (numbered)))::integer AS before
-          FROM touched t
-          JOIN cortex.unit_addition a ON a.id = t.id
-          JOIN cortex.change added ON added.id = a.added_by
-          JOIN cortex.source_version v ON v.id = a.version_id
-          JOIN cortex.unit u ON u.id = a.unit_id
-          LEFT JOIN cortex.change closing ON closing.id = v.closed_by
-          LEFT JOIN cortex.change evicting ON evicting.id = u.evicted_by
-    )
-    SELECT j.namespace_id, (j.after - j.before) * j.claim_count::bigint, (j.after - j.before) * j.claim_terms
-      FROM judged j WHERE j.after <> j.before;
-END;
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- Planned and run only where there is something to count. IS NOT NULL lets a plan for any array use partial indexes.
+    IF EXISTS (SELECT FROM cortex.unit_addition) THEN
+        RETURN QUERY
+        WITH touched AS (
+            SELECT a.id FROM cortex.unit_addition a WHERE a.added_by = ANY (numbered)
+            UNION
+            SELECT a.id FROM cortex.source_version v JOIN cortex.unit_addition a ON a.version_id = v.id
+             WHERE v.closed_by = ANY (numbered) AND v.closed_by IS NOT NULL
+            UNION
+            SELECT a.id FROM cortex.unit u JOIN cortex.unit_addition a ON a.unit_id = u.id
+             WHERE u.evicted_by = ANY (numbered) AND u.evicted_by IS NOT NULL
+        ), judged AS (
+            SELECT a.namespace_id, a.claim_count, a.claim_terms,
+                   (added.seq IS NOT NULL AND closing.seq IS NULL AND evicting.seq IS NULL)::integer AS after,
+                   (added.seq IS NOT NULL AND NOT added.id = ANY (numbered)
+                    AND (closing.seq IS NULL OR closing.id = ANY (numbered))
+                    AND (evicting.seq IS NULL OR evicting.id = ANY (numbered)))::integer AS before
+              FROM touched t
+              JOIN cortex.unit_addition a ON a.id = t.id
+              JOIN cortex.change added ON added.id = a.added_by
+              JOIN cortex.source_version v ON v.id = a.version_id
+              JOIN cortex.unit u ON u.id = a.unit_id
+              LEFT JOIN cortex.change closing ON closing.id = v.closed_by
+              LEFT JOIN cortex.change evicting ON evicting.id = u.evicted_by
+        )
+        SELECT j.namespace_id, (j.after - j.before) * j.claim_count::bigint, (j.after - j.before) * j.claim_terms
+          FROM judged j WHERE j.after <> j.before;
+    END IF;
+    IF EXISTS (SELECT FROM cortex.unit u WHERE u.evicted_by IS NOT NULL) THEN
+        RETURN QUERY
+        WITH judged AS (
+            SELECT d.namespace_id, d.claim_count, d.claim_terms,
+                   (added.seq IS NOT NULL AND evicting.seq IS NOT NULL AND closing.seq IS NULL)::integer AS after,
+                   (added.seq IS NOT NULL AND NOT added.id = ANY (numbered)
+                    AND evicting.seq IS NOT NULL AND NOT evicting.id = ANY (numbered)
+                    AND (closing.seq IS NULL OR closing.id = ANY (numbered)))::integer AS before
+              FROM cortex.unit u
+              JOIN cortex.document d ON d.version_id = u.version_id
+              JOIN cortex.source_version v ON v.id = u.version_id
+              JOIN cortex.change added ON added.id = d.added_by
+              JOIN cortex.change evicting ON evicting.id = u.evicted_by
+              LEFT JOIN cortex.change closing ON closing.id = v.closed_by
+             WHERE u.purpose = 'extract' AND u.evicted_by IS NOT NULL
+               AND (u.evicted_by = ANY (numbered) OR v.closed_by = ANY (numbered) OR d.added_by = ANY (numbered))
+        )
+        SELECT j.namespace_id, (j.before - j.after) * j.claim_count::bigint, (j.before - j.after) * j.claim_terms
+          FROM judged j WHERE j.after <> j.before;
+    END IF;
+END
+$$;
 
--- The sealer's part: numbers what was reported, tells what `numbered` changes did to sources, sums counts, keeps each
--- namespace within its cap, and notifies once for each namespace, with the highest id.
-CREATE FUNCTION cortex._take_reports(numbered bigint[]) RETURNS void
+-- The sealer's part: reports what `numbered` changes did to sources, one event for each change.
+CREATE FUNCTION cortex._report_changes(numbered bigint[]) RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- Sub-selects, not joins of sums: planned for a few changes, those go through each other's rows when there are many.
+    INSERT INTO cortex.event_draft (namespace_id, kind, detail, counts, model, made_at)
+    SELECT e.namespace_id, 'source_changed',
+           jsonb_build_object('change', e.id, 'seq', e.seq, 'closed', e.closed, 'deleted', e.gone, 'units', e.units),
+           jsonb_build_object('sources_changed', e.closed - e.gone, 'sources_deleted', e.gone, 'units_invalidated', e.units), '', e.made_at
+      FROM (SELECT c.namespace_id, c.id, c.seq, c.made_at, v.closed, v.gone,
+                   (SELECT count(*) FROM cortex.source_version v JOIN cortex.unit u ON u.version_id = v.id AND u.evicted_by IS NULL
+                     WHERE v.closed_by = c.id) AS units
+              FROM cortex.change c
+             CROSS JOIN LATERAL (
+                  SELECT count(*) AS closed, count(*) FILTER (WHERE NOT EXISTS (
+                             SELECT FROM cortex.source_version n WHERE n.source_id = v.source_id AND n.closed_by IS NULL)) AS gone
+                    FROM cortex.source_version v WHERE v.closed_by = c.id) v
+             WHERE c.id = ANY (numbered) AND v.closed > 0) e;
+END
+$$;
+
+-- The sealer's part: numbers what was reported in the order of its making, sums counts, keeps each namespace within
+-- its cap, and notifies once for each namespace, with the highest id.
+CREATE FUNCTION cortex._take_reports() RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     told record;
+    cap bigint;
 BEGIN
-    IF numbered IS NULL AND NOT EXISTS (SELECT FROM cortex.event_draft) THEN
+    IF NOT EXISTS (SELECT FROM cortex.event_draft) THEN
         RETURN;
     END IF;
     FOR told IN
@@ -99,52 +151,26 @@ BEGIN
             DELETE FROM cortex.event_draft d
              WHERE d.id IN (SELECT id FROM cortex.event_draft ORDER BY id LIMIT 5000)
             RETURNING d.*
-        ), changed AS MATERIALIZED (
-            SELECT c.namespace_id, c.id, c.seq, c.made_at, count(DISTINCT v.id) AS closed,
-                   count(DISTINCT v.id) FILTER (WHERE NOT EXISTS (
-                       SELECT FROM cortex.source_version n WHERE n.source_id = v.source_id AND n.closed_by IS NULL)) AS gone,
-                   count(DISTINCT u.id) AS units
-              FROM cortex.source_version v
-              JOIN cortex.change c ON c.id = v.closed_by
-              LEFT JOIN cortex.unit u ON u.version_id = v.id AND u.evicted_by IS NULL
-             WHERE v.closed_by = ANY (numbered)
-             GROUP BY c.id
-        ), made AS (
-            SELECT namespace_id, sum(claim_count) AS n FROM (
-                SELECT d.namespace_id, d.claim_count FROM cortex.document d WHERE d.added_by = ANY (numbered)
-                UNION ALL
-                SELECT a.namespace_id, a.claim_count FROM cortex.unit_addition a WHERE a.added_by = ANY (numbered)) m
-             GROUP BY namespace_id
         ), counted AS (
             INSERT INTO cortex.counter AS o (namespace_id, name, model, value)
-            SELECT namespace_id, name, model, sum(n) FROM (
-                SELECT t.namespace_id, e.key AS name, t.model, e.value::bigint AS n FROM taken t, jsonb_each_text(t.counts) e
-                UNION ALL
-                SELECT c.namespace_id, x.name, '', x.n FROM changed c CROSS JOIN LATERAL (
-                       VALUES ('sources_changed', c.closed - c.gone), ('sources_deleted', c.gone), ('units_invalidated', c.units)) x (name, n)
-                UNION ALL
-                SELECT m.namespace_id, 'claims_made', '', m.n FROM made m) a
-             GROUP BY namespace_id, name, model HAVING sum(n) <> 0
+            SELECT t.namespace_id, e.key, t.model, sum(e.value::bigint)
+              FROM taken t, jsonb_each_text(t.counts) e
+             GROUP BY t.namespace_id, e.key, t.model HAVING sum(e.value::bigint) <> 0
             ON CONFLICT ON CONSTRAINT counter_pkey DO UPDATE SET value = o.value + excluded.value
-        ), ordered AS MATERIALIZED (
-            SELECT * FROM (
-                SELECT t.namespace_id, t.kind, t.made_at, t.detail, t.id AS place FROM taken t WHERE t.kind IS NOT NULL
-                UNION ALL
-                SELECT c.namespace_id, 'source_changed', c.made_at,
-                       jsonb_build_object('change', c.id, 'seq', c.seq, 'closed', c.closed, 'deleted', c.gone, 'units', c.units), 0
-                  FROM changed c) e
-             ORDER BY made_at, place
         ), added AS (
             INSERT INTO cortex.event (namespace_id, kind, made_at, detail)
-            SELECT o.namespace_id, o.kind, o.made_at, o.detail FROM ordered o
+            SELECT t.namespace_id, t.kind, t.made_at, t.detail FROM taken t WHERE t.kind IS NOT NULL ORDER BY t.made_at, t.id
             RETURNING id, namespace_id
         )
         SELECT a.namespace_id, max(a.id) AS last FROM added a GROUP BY a.namespace_id ORDER BY 2
     LOOP
-        DELETE FROM cortex.event e
-         WHERE e.namespace_id = told.namespace_id
-           AND e.id <= (SELECT o.id FROM cortex.event o WHERE o.namespace_id = told.namespace_id ORDER BY o.id DESC
-                        OFFSET (cortex._pool_settings(told.namespace_id) ->> 'event_cap')::bigint LIMIT 1);
+        -- Ids of other namespaces lie between: a span within the cap holds no more than the cap.
+        cap := (cortex._pool_settings(told.namespace_id) ->> 'event_cap')::bigint;
+        IF told.last - (SELECT min(e.id) FROM cortex.event e WHERE e.namespace_id = told.namespace_id) >= cap THEN
+            DELETE FROM cortex.event e
+             WHERE e.namespace_id = told.namespace_id
+               AND e.id <= (SELECT o.id FROM cortex.event o WHERE o.namespace_id = told.namespace_id ORDER BY o.id DESC OFFSET cap LIMIT 1);
+        END IF;
         PERFORM pg_notify('cortex_event', told.last::text);
     END LOOP;
 END

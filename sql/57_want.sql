@@ -9,7 +9,7 @@ AS $$
 $$;
 
 -- Queues a build of a source, unless one is queued or being queued: true if this call did. Never waits: whoever is
--- about to queue the same holds the lock.
+-- about to queue the same holds the lock. A dead build makes way for one of another version, or after an hour.
 CREATE FUNCTION cortex._build_queue(ns integer, of_source bigint, of_version bigint, of_chunks bigint[]) RETURNS boolean
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -17,6 +17,9 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(1668248698, (of_source % 2147483647)::integer) THEN  -- 'corz'
         RETURN false;
     END IF;
+    DELETE FROM cortex.job j
+     WHERE j.namespace_id = ns AND j.kind = 'build' AND j.payload ->> 'source' = of_source::text AND j.state = 'dead'
+       AND ((j.payload ->> 'version')::bigint <> of_version OR j.run_after < clock_timestamp() - interval '1 hour');
     INSERT INTO cortex.job (namespace_id, kind, payload, total)
     VALUES (ns, 'build', jsonb_build_object('source', of_source, 'version', of_version)
                          || CASE WHEN of_chunks IS NULL THEN '{}' ELSE jsonb_build_object('chunks', to_jsonb(of_chunks)) END,
@@ -99,14 +102,11 @@ BEGIN
         SELECT j.id, j.state, j.attempts, j.run_after, (j.payload ->> 'version')::bigint AS version INTO job
           FROM cortex.job j WHERE j.namespace_id = ns AND j.kind = 'build' AND j.payload ->> 'source' = source.id::text;
         IF FOUND THEN
-            -- A dead build comes back with the next version of its source, or an hour after it died.
-            IF job.state = 'dead' AND (job.version IS DISTINCT FROM source.version OR job.run_after < clock_timestamp() - interval '1 hour')
-               AND pg_try_advisory_xact_lock(1668248698, (source.id % 2147483647)::integer) THEN
-                DELETE FROM cortex.job j WHERE j.id = job.id AND j.state = 'dead';
-            ELSIF job.state = 'dead' OR (job.state = 'ready' AND job.attempts > 0 AND job.run_after > clock_timestamp()) THEN
+            IF job.state = 'ready' AND job.attempts > 0 AND job.run_after > clock_timestamp()
+               OR job.state = 'dead' AND job.version = source.version AND job.run_after >= clock_timestamp() - interval '1 hour' THEN
                 backing_off := backing_off + 1;
                 CONTINUE;
-            ELSE
+            ELSIF job.state <> 'dead' THEN
                 already := already + 1;
                 CONTINUE;
             END IF;

@@ -148,7 +148,9 @@ END
 $$;
 
 -- Which claims of a model are taken in: {"admitted": [{"n", "claim", "chunks"}], "dropped": {..}}. `n` is the place
--- in the array given. `held` are the unit's claims so far.
+-- in the array given, `held` are the unit's claims so far. Names and numbers may come from the title as well: a claim
+-- that stands alone names its subject, which the text often leaves to the title, and the title heads it when served.
+-- Of unknown chunks the ids are counted: a claim that cites known ones as well stays, with those.
 CREATE FUNCTION cortex._sift_claims(claims jsonb, chunk_ids bigint[], bodies text[], title text, held text[]) RETURNS jsonb
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 AS $$

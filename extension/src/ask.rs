@@ -98,7 +98,7 @@ fn cortex_ask(
 
 /// An argument of type jsonb as the server prints it. pgrx's own type fails with XX000 on numbers that jsonb holds
 /// and a float does not.
-struct JsonText(String);
+pub struct JsonText(pub String);
 
 impl FromDatum for JsonText {
     unsafe fn from_polymorphic_datum(

@@ -7,6 +7,7 @@ use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+use crate::ask::JsonText;
 use crate::chunk::key32;
 use crate::db;
 use crate::error::{Fault, Outcome, given};
@@ -20,7 +21,7 @@ const MAX_EVENTS: i32 = 10_000;
 /// Asks for the builds that a read wanted. The same want again queues nothing, and says so.
 #[pg_extern(volatile, requires = ["tables"])]
 fn cortex_build_want(
-    wanted: Option<JsonB>,
+    wanted: Option<JsonText>,
     namespace: default!(Option<&str>, "'default'"),
     query_embedding: default!(Option<VectorRef>, "NULL"),
 ) -> Outcome<JsonB> {
@@ -48,8 +49,8 @@ fn cortex_build_want(
         }
     };
     let told = db::write_one(
-        "SELECT cortex._build_want($1, $2, $3)",
-        &[namespace.id.into(), wanted.into(), embedding.into()],
+        "SELECT cortex._build_want($1, $2::jsonb, $3)",
+        &[namespace.id.into(), wanted.0.into(), embedding.into()],
         |row| row.must::<JsonB>(1),
     )?;
     Ok(told.ok_or_else(|| Fault::internal("a want was not answered".into()))?)

@@ -54,6 +54,11 @@ fn reads(trace: i64) -> Vec<String> {
         "SELECT * FROM cortex.stale".to_owned(),
         "SELECT * FROM cortex.jobs".to_owned(),
         "SELECT * FROM cortex.traces".to_owned(),
+        "SELECT * FROM cortex.units".to_owned(),
+        "SELECT * FROM cortex.pool_stats".to_owned(),
+        "SELECT * FROM cortex_events()".to_owned(),
+        "SELECT cortex_stats()".to_owned(),
+        "SELECT count(*) FROM cortex_drill((SELECT min(unit_id) FROM cortex.units))".to_owned(),
         "SELECT cortex_version()".to_owned(),
     ]
 }

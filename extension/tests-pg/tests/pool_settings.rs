@@ -132,6 +132,7 @@ fn both_sides_of_every_limit() {
             "returns text",
         ),
         (r#"{"synthesis": []}"#, "22023", "synthesis"),
+        (r#"{"synthesis": {"a": [{"b": -1e400}]}}"#, "22023", "1e308"),
         (long.as_str(), "22023", "16384"),
         (
             r#"{"reserve_share": 0.5}"#,
