@@ -290,7 +290,8 @@ impl Host<'_> {
 
     /// The chunks to build a source from: widened if the case says so.
     pub(super) fn widened(&mut self, artifact: &str, trigger: &[Chunk]) -> Vec<Chunk> {
-        let Some(limit) = self.settings.widen else {
+        // A source without a name cannot be fetched.
+        let Some(limit) = self.settings.widen.filter(|_| !artifact.is_empty()) else {
             return trigger.to_vec();
         };
         if self.settings.fetched.is_empty() {
@@ -304,11 +305,9 @@ impl Host<'_> {
         });
         let mut merged: Vec<Chunk> = fetched.collect();
         let holds = |chunks: &[Chunk], text: &str| chunks.iter().any(|chunk| chunk.text == text);
-        for chunk in trigger {
-            if !holds(&merged, &chunk.text) {
-                merged.push(chunk.clone());
-            }
-        }
+        let unfetched = trigger.iter().filter(|chunk| !holds(&merged, &chunk.text));
+        let unfetched: Vec<Chunk> = unfetched.cloned().collect();
+        merged.extend(unfetched);
         if merged.len() > limit {
             let head = &merged[..limit];
             let missing: Vec<Chunk> = trigger
@@ -378,17 +377,15 @@ pub fn dominant(chunks: &[Chunk]) -> Option<&str> {
     best.map(|(artifact, _)| artifact)
 }
 
-/// Summary, claims and entities as one text.
+/// Summary, claims and entities as one text, each as Python prints it.
 fn digest_text(understanding: &Map<String, Value>) -> String {
     let list = |name| understanding.get(name).and_then(Value::as_array);
     let summary = understanding.get("summary").and_then(Value::as_str);
-    let claims = list("claims").into_iter().flatten().map(peer::claim_text);
-    let entities = list("entities").into_iter().flatten().map(peer::claim_text);
+    let listed = list("claims").into_iter().chain(list("entities")).flatten();
     let parts = summary
         .map(str::to_owned)
         .into_iter()
-        .chain(claims)
-        .chain(entities);
-    let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
+        .chain(listed.map(peer::printed));
+    let parts: Vec<String> = parts.collect();
     parts.join(" ")
 }

@@ -108,7 +108,10 @@ impl Settings {
                 }
                 "source_fetcher" => settings.fetched = fetched(text()).ok_or_else(unknown)?,
                 "strategy" => settings.strategy = text().to_owned(),
+                // Which arithmetic is used: both ways of the peer are tried in any case.
+                "fast" => {}
                 "read_path" if text() == "pool" => {}
+                _ if *value == Value::Bool(false) => {}
                 _ => return Err(format!("not built yet: argument {name}")),
             }
         }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::build::{self, Question, Raised, Target};
 use super::case::Chunk;
-use super::host::Host;
+use super::host::{Host, LAST_BITS};
 use super::policy::Difference;
 use super::serve::Serving;
 use super::unit;
@@ -275,6 +275,7 @@ impl Host<'_> {
                 .total_cmp(&a.score)
                 .then_with(|| key(a).cmp(&key(b)))
         });
+        self.order_as_recorded(&mut hits);
         if !self.ours_in(Difference::MaskBeforeWindow) {
             hits.truncate(WINDOW);
         }
@@ -282,6 +283,24 @@ impl Host<'_> {
             hits.into_iter().partition(|hit| self.units[hit.unit].fresh);
         fresh.truncate(WINDOW);
         Scan { fresh, stale }
+    }
+
+    /// Puts rows that only rounding tells apart into the order in which they were recorded.
+    fn order_as_recorded(&self, hits: &mut [Hit]) {
+        if self.places.is_empty() {
+            return;
+        }
+        let place = |hit: &Hit| {
+            let unit = &self.units[hit.unit];
+            let row = &unit.rows[hit.row];
+            let known = |name: String| self.places.get(&(unit.id.clone(), name)).copied();
+            let place =
+                known(format!("#{}", row.index)).or_else(|| known(format!("={}", row.text)));
+            place.unwrap_or_default()
+        };
+        for cluster in hits.chunk_by_mut(|a, b| a.score - b.score <= LAST_BITS) {
+            cluster.sort_by_key(place);
+        }
     }
 
     fn report_masked(&mut self, scan: &Scan, gate: f64) {
