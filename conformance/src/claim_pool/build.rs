@@ -16,9 +16,14 @@ use super::policy::Difference;
 use super::stats::Usage;
 use super::unit::{self, Unit};
 
-/// The model failed.
+/// Why a read ends without a result.
 #[derive(Debug)]
-pub struct Raised;
+pub enum Stop {
+    /// The model failed, and by the peer's rule the read with it.
+    Raised,
+    /// The host cannot do what the case asks.
+    Cannot(String),
+}
 
 /// What a build goes into.
 pub enum Target {
@@ -59,7 +64,7 @@ impl Host<'_> {
         target: Target,
         question: &mut Question<'_>,
         chunks: &[Chunk],
-    ) -> Result<Option<usize>, Raised> {
+    ) -> Result<Option<usize>, Stop> {
         let (position, source) = match target {
             Target::Unit(position) => (Some(position), None),
             Target::Source {
@@ -72,12 +77,12 @@ impl Host<'_> {
         };
         let answer = match self.synthesize(question.text, chunks) {
             Ok(answer) => answer,
-            Err(Raised) if self.ours_in(Difference::NoHollowUnit) => {
+            Err(_) if self.ours_in(Difference::NoHollowUnit) => {
                 question.built = true;
                 self.note_failure(position, source);
                 return Ok(None);
             }
-            Err(Raised) => {
+            Err(stop) => {
                 if let (None, Some((id, namespace, _))) = (position, source) {
                     self.units.push(Unit {
                         id,
@@ -88,7 +93,7 @@ impl Host<'_> {
                         ..Unit::default()
                     });
                 }
-                return Err(Raised);
+                return Err(stop);
             }
         };
         question.built = true;
@@ -141,10 +146,10 @@ impl Host<'_> {
         count > 0 && self.clock < at + f64::from(backoff::seconds(count))
     }
 
-    fn synthesize(&mut self, query: &str, chunks: &[Chunk]) -> Result<Answer, Raised> {
+    fn synthesize(&mut self, query: &str, chunks: &[Chunk]) -> Result<Answer, Stop> {
         let model = self.synthesizer;
         if model.ok.is_string() {
-            return Err(Raised);
+            return Err(Stop::Raised);
         }
         self.trail
             .synth_calls

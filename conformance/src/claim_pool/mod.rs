@@ -11,8 +11,9 @@
 //!    forgotten, no foreign source, no claim without its own vector ([`judge`]).
 //!
 //! Everything else *fails*. No rule looks at the name of a case. What is not compared: the number of calls of the
-//! embedder, which Cortex batches in its own way; the wording of a reranker's fault; and, in a replay by
-//! Cortex's rules, which units Python's generator would have drawn.
+//! embedder, which Cortex batches in its own way; the wording of a reranker's fault;
+//! the order of related units of equal score, which the peer takes from an unordered set; and, in a replay by Cortex's
+//! rules, which units Python's generator would have drawn.
 
 mod build;
 mod case;

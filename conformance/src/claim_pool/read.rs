@@ -7,7 +7,7 @@ use cortex_core::pool::gate;
 use cortex_core::pool::reuse::{self, Seed};
 use serde_json::{Map, Value, json};
 
-use super::build::{self, Question, Raised, Target};
+use super::build::{self, Question, Stop, Target};
 use super::case::Chunk;
 use super::host::{Host, LAST_BITS};
 use super::policy::Difference;
@@ -70,22 +70,22 @@ impl Host<'_> {
         };
         let related = args.get("related").and_then(Value::as_i64).unwrap_or(3);
         match self.read(query, namespace, strategy, related) {
-            Ok(result) => result,
-            Err(Raised) => Ok(json!({"raised": "RuntimeError", "message": "model down"})),
+            Ok(result) => Ok(result),
+            Err(Stop::Cannot(reason)) => Err(reason),
+            Err(Stop::Raised) => Ok(json!({"raised": "RuntimeError", "message": "model down"})),
         }
     }
 
-    #[allow(clippy::type_complexity)]
     fn read(
         &mut self,
         query: &str,
         namespace: &str,
         strategy: Strategy,
         related: i64,
-    ) -> Result<Result<Value, String>, Raised> {
+    ) -> Result<Value, Stop> {
         let vector = self.embed(query);
         if vector.is_empty() {
-            return Ok(Err(format!(
+            return Err(Stop::Cannot(format!(
                 "no vector was recorded for the question {query:?}"
             )));
         }
@@ -144,7 +144,7 @@ impl Host<'_> {
         if question.built && self.settings.gate.is_none() {
             self.recalibrate(namespace);
         }
-        Ok(Ok(result))
+        Ok(result)
     }
 
     /// Whether what was built for this question before may answer, after building anew what of it is stale.
@@ -153,7 +153,7 @@ impl Host<'_> {
         &mut self,
         question: &mut Question<'_>,
         namespace: &str,
-    ) -> Result<(bool, Option<Vec<Chunk>>), Raised> {
+    ) -> Result<(bool, Option<Vec<Chunk>>), Stop> {
         let asked: Vec<usize> = self.units_of(namespace);
         let asked: Vec<usize> = asked
             .into_iter()
@@ -327,7 +327,7 @@ impl Host<'_> {
         chunks: &[Chunk],
         coverage: f64,
         gate: f64,
-    ) -> Result<(), Raised> {
+    ) -> Result<(), Stop> {
         let mut groups: Vec<Group> = Vec::new();
         for chunk in chunks {
             match groups
