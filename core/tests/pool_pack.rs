@@ -154,6 +154,17 @@ proptest! {
             prop_assert_eq!(small.chunk, large.chunk);
             prop_assert!(small.held_bytes <= large.held_bytes);
         }
+        if let Some(needs) = less.claims.next_needs {
+            prop_assert!(needs.budget_tokens > budget);
+            let at = |budget| {
+                floor::serve(&claims, &chunks, budget, share, &Estimate)
+                    .claims
+                    .served
+            };
+            let enough = at(needs.budget_tokens);
+            prop_assert_eq!(enough.last(), Some(&needs.claim));
+            prop_assert!(!at(needs.budget_tokens - 1).contains(&needs.claim));
+        }
         // The claim that did not fit is served by the budget that it is said to need.
         let alone = pack(&claims, budget, &Estimate);
         if let Some(needs) = alone.next_needs {

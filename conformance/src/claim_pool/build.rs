@@ -16,9 +16,14 @@ use super::policy::Difference;
 use super::stats::Usage;
 use super::unit::{self, Unit};
 
-/// The model failed.
+/// Why a read ends without a result.
 #[derive(Debug)]
-pub struct Raised;
+pub enum Stop {
+    /// The model failed, and by the peer's rule the read with it.
+    Raised,
+    /// The host cannot do what the case asks.
+    Cannot(String),
+}
 
 /// What a build goes into.
 pub enum Target {
@@ -59,7 +64,7 @@ impl Host<'_> {
         target: Target,
         question: &mut Question<'_>,
         chunks: &[Chunk],
-    ) -> Result<Option<usize>, Raised> {
+    ) -> Result<Option<usize>, Stop> {
         let (position, source) = match target {
             Target::Unit(position) => (Some(position), None),
             Target::Source {
@@ -72,12 +77,12 @@ impl Host<'_> {
         };
         let answer = match self.synthesize(question.text, chunks) {
             Ok(answer) => answer,
-            Err(Raised) if self.ours_in(Difference::NoHollowUnit) => {
+            Err(_) if self.ours_in(Difference::NoHollowUnit) => {
                 question.built = true;
                 self.note_failure(position, source);
                 return Ok(None);
             }
-            Err(Raised) => {
+            Err(stop) => {
                 if let (None, Some((id, namespace, _))) = (position, source) {
                     self.units.push(Unit {
                         id,
@@ -88,7 +93,7 @@ impl Host<'_> {
                         ..Unit::default()
                     });
                 }
-                return Err(Raised);
+                return Err(stop);
             }
         };
         question.built = true;
@@ -141,10 +146,10 @@ impl Host<'_> {
         count > 0 && self.clock < at + f64::from(backoff::seconds(count))
     }
 
-    fn synthesize(&mut self, query: &str, chunks: &[Chunk]) -> Result<Answer, Raised> {
+    fn synthesize(&mut self, query: &str, chunks: &[Chunk]) -> Result<Answer, Stop> {
         let model = self.synthesizer;
         if model.ok.is_string() {
-            return Err(Raised);
+            return Err(Stop::Raised);
         }
         self.trail
             .synth_calls
@@ -290,7 +295,8 @@ impl Host<'_> {
 
     /// The chunks to build a source from: widened if the case says so.
     pub(super) fn widened(&mut self, artifact: &str, trigger: &[Chunk]) -> Vec<Chunk> {
-        let Some(limit) = self.settings.widen else {
+        // A source without a name cannot be fetched.
+        let Some(limit) = self.settings.widen.filter(|_| !artifact.is_empty()) else {
             return trigger.to_vec();
         };
         if self.settings.fetched.is_empty() {
@@ -304,11 +310,9 @@ impl Host<'_> {
         });
         let mut merged: Vec<Chunk> = fetched.collect();
         let holds = |chunks: &[Chunk], text: &str| chunks.iter().any(|chunk| chunk.text == text);
-        for chunk in trigger {
-            if !holds(&merged, &chunk.text) {
-                merged.push(chunk.clone());
-            }
-        }
+        let unfetched = trigger.iter().filter(|chunk| !holds(&merged, &chunk.text));
+        let unfetched: Vec<Chunk> = unfetched.cloned().collect();
+        merged.extend(unfetched);
         if merged.len() > limit {
             let head = &merged[..limit];
             let missing: Vec<Chunk> = trigger
@@ -378,17 +382,15 @@ pub fn dominant(chunks: &[Chunk]) -> Option<&str> {
     best.map(|(artifact, _)| artifact)
 }
 
-/// Summary, claims and entities as one text.
+/// Summary, claims and entities as one text, each as Python prints it.
 fn digest_text(understanding: &Map<String, Value>) -> String {
     let list = |name| understanding.get(name).and_then(Value::as_array);
     let summary = understanding.get("summary").and_then(Value::as_str);
-    let claims = list("claims").into_iter().flatten().map(peer::claim_text);
-    let entities = list("entities").into_iter().flatten().map(peer::claim_text);
+    let listed = list("claims").into_iter().chain(list("entities")).flatten();
     let parts = summary
         .map(str::to_owned)
         .into_iter()
-        .chain(claims)
-        .chain(entities);
-    let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
+        .chain(listed.map(peer::printed));
+    let parts: Vec<String> = parts.collect();
     parts.join(" ")
 }

@@ -97,6 +97,12 @@ fn object(
             continue;
         }
         let found = found.get(key).unwrap_or(&Value::Null);
+        if key == "related" {
+            // The peer takes units of equal score from an unordered set.
+            let (expected, found) = (by_score(expected), by_score(found));
+            value(&format!("{at}.{key}"), &expected, &found, tolerance)?;
+            continue;
+        }
         value(&format!("{at}.{key}"), expected, found, tolerance)?;
     }
     let extra = found
@@ -109,6 +115,20 @@ fn object(
         )),
         None => Ok(()),
     }
+}
+
+/// Related units by score, equal ones by id.
+fn by_score(related: &Value) -> Value {
+    let Value::Array(units) = related else {
+        return related.clone();
+    };
+    let mut units = units.clone();
+    units.sort_by_key(|unit| {
+        let score = unit["score"].as_f64().unwrap_or_default();
+        let steps = (score / SCORE_TOLERANCE).round() as i64;
+        (-steps, unit["unit_id"].to_string())
+    });
+    Value::Array(units)
 }
 
 fn unless(same: bool, at: &str, recorded: &Value, found: &Value) -> Result<(), String> {

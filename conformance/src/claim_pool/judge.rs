@@ -12,7 +12,6 @@ use super::build;
 use super::case::Chunk;
 use super::host::{DEFAULT_FLOOR, Host};
 use super::peer::QuarterOfCharacters;
-use super::policy::{Difference, Policy};
 use super::read::Hit;
 use super::serve::{Sent, Serving};
 use super::unit::Unit;
@@ -25,7 +24,7 @@ pub fn read(
     sent: &Sent,
     serving: &Serving<'_>,
 ) {
-    if *host.policy != Policy::ours() {
+    if !host.judged {
         return;
     }
     let mut broken: Vec<String> = Vec::new();
@@ -44,6 +43,11 @@ fn budget(host: &Host<'_>, order: &[Hit], chunks: &[Chunk], sent: &Sent, broken:
         broken.push(format!(
             "{total} tokens are sent and the budget is {budget}"
         ));
+    }
+    for (at, entry) in sent.raw.iter().enumerate() {
+        if sent.raw[..at].iter().any(|other| other.text == entry.text) {
+            broken.push(format!("raw text of {:?} is sent twice", entry.source));
+        }
     }
     let headers: Vec<String> = order
         .iter()
@@ -207,10 +211,9 @@ fn band(host: &Host<'_>, serving: &Serving<'_>, broken: &mut Vec<String>) {
     }
 }
 
-/// Checks that a build that added to a unit forgot nothing.
+/// Checks that a build into a unit whose sources did not change forgot nothing.
 pub fn added(host: &Host<'_>, before: &Unit, after: &Unit) -> Option<String> {
     let kept = |text: &str| after.rows.iter().any(|row| row.text == text);
     let lost = before.rows.iter().find(|row| !kept(&row.text))?;
-    let ours = host.ours_in(Difference::BuildsAdd);
-    (ours && before.fresh).then(|| format!("unit {} forgot {:?}", after.id, lost.text))
+    (host.judged && before.fresh).then(|| format!("unit {} forgot {:?}", after.id, lost.text))
 }

@@ -11,8 +11,9 @@
 //!    forgotten, no foreign source, no claim without its own vector ([`judge`]).
 //!
 //! Everything else *fails*. No rule looks at the name of a case. What is not compared: the number of calls of the
-//! embedder, which Cortex batches in its own way; the wording of a reranker's fault; and, in a replay by
-//! Cortex's rules, which units Python's generator would have drawn.
+//! embedder, which Cortex batches in its own way; the wording of a reranker's fault;
+//! the order of related units of equal score, which the peer takes from an unordered set; and, in a replay by Cortex's
+//! rules, which units Python's generator would have drawn.
 
 mod build;
 mod case;
@@ -166,19 +167,50 @@ fn replay(case: &Case, policy: &Policy, summation: Summation) -> Result<(), Stri
     Ok(())
 }
 
-/// The first rule of Cortex that a whole replay by its rules breaks.
-fn violation(case: &Case, ours: &Policy) -> Option<String> {
-    let mut host = match Host::new(case, ours, Summation::Double) {
+/// The first of Cortex's rules that a whole replay breaks.
+fn violation(case: &Case, policy: &Policy) -> Option<String> {
+    let mut host = match Host::new(case, policy, Summation::Double) {
         Ok(host) => host,
         Err(error) => return Some(error),
     };
+    host.judged = true;
     for op in &case.ops {
         if let Err(error) = host.run(op) {
             return Some(error);
         }
     }
-    host.violations
-        .into_iter()
-        .next()
-        .map(|rule| format!("a rule is broken: {rule}"))
+    let broken = host.violations.into_iter().next();
+    broken.map(|rule| format!("a rule is broken: {rule}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The checks must notice what they are there for: a replay by the peer's rules breaks one wherever a case
+    /// differs by design, but where only the sample of noise differs, of which one is as good as another.
+    #[test]
+    fn the_checks_notice_the_peers_ways() {
+        let text = include_str!("../../claim-pool/v1/recorded.json");
+        let file: File = serde_json::from_str(text).expect("the file has cases");
+        let mut noticed = 0;
+        for case in file
+            .scenarios
+            .into_iter()
+            .flat_map(|scenario| scenario.cases)
+        {
+            let name = case["name"].clone();
+            let case: Case = serde_json::from_value(case).expect("a case");
+            let Verdict::ByDesign(reasons) = judge_case(&case) else {
+                continue;
+            };
+            if reasons == [Difference::NoiseSample.reason()] {
+                continue;
+            }
+            let [peer, _] = Policy::peers_everything();
+            assert!(violation(&case, &peer).is_some(), "{name}: {reasons:?}");
+            noticed += 1;
+        }
+        assert!(noticed > 20);
+    }
 }

@@ -118,9 +118,14 @@ pub fn render(lines: &[Line], headers: &HashMap<String, String>) -> String {
 pub fn claim_text(claim: &Value) -> String {
     let field = |name| claim.get(name).filter(|value| !is_falsy(value));
     let value = field("claim").or_else(|| field("text")).unwrap_or(claim);
+    printed(value).trim().to_owned()
+}
+
+/// A value as Python prints it.
+pub fn printed(value: &Value) -> String {
     match value {
-        Value::String(text) => text.trim().to_owned(),
-        other => python_text(other).trim().to_owned(),
+        Value::String(text) => text.clone(),
+        other => python_text(other),
     }
 }
 

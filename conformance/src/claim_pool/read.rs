@@ -7,9 +7,9 @@ use cortex_core::pool::gate;
 use cortex_core::pool::reuse::{self, Seed};
 use serde_json::{Map, Value, json};
 
-use super::build::{self, Question, Raised, Target};
+use super::build::{self, Question, Stop, Target};
 use super::case::Chunk;
-use super::host::Host;
+use super::host::{Host, LAST_BITS};
 use super::policy::Difference;
 use super::serve::Serving;
 use super::unit;
@@ -70,22 +70,22 @@ impl Host<'_> {
         };
         let related = args.get("related").and_then(Value::as_i64).unwrap_or(3);
         match self.read(query, namespace, strategy, related) {
-            Ok(result) => result,
-            Err(Raised) => Ok(json!({"raised": "RuntimeError", "message": "model down"})),
+            Ok(result) => Ok(result),
+            Err(Stop::Cannot(reason)) => Err(reason),
+            Err(Stop::Raised) => Ok(json!({"raised": "RuntimeError", "message": "model down"})),
         }
     }
 
-    #[allow(clippy::type_complexity)]
     fn read(
         &mut self,
         query: &str,
         namespace: &str,
         strategy: Strategy,
         related: i64,
-    ) -> Result<Result<Value, String>, Raised> {
+    ) -> Result<Value, Stop> {
         let vector = self.embed(query);
         if vector.is_empty() {
-            return Ok(Err(format!(
+            return Err(Stop::Cannot(format!(
                 "no vector was recorded for the question {query:?}"
             )));
         }
@@ -144,7 +144,7 @@ impl Host<'_> {
         if question.built && self.settings.gate.is_none() {
             self.recalibrate(namespace);
         }
-        Ok(Ok(result))
+        Ok(result)
     }
 
     /// Whether what was built for this question before may answer, after building anew what of it is stale.
@@ -153,7 +153,7 @@ impl Host<'_> {
         &mut self,
         question: &mut Question<'_>,
         namespace: &str,
-    ) -> Result<(bool, Option<Vec<Chunk>>), Raised> {
+    ) -> Result<(bool, Option<Vec<Chunk>>), Stop> {
         let asked: Vec<usize> = self.units_of(namespace);
         let asked: Vec<usize> = asked
             .into_iter()
@@ -275,6 +275,7 @@ impl Host<'_> {
                 .total_cmp(&a.score)
                 .then_with(|| key(a).cmp(&key(b)))
         });
+        self.order_as_recorded(&mut hits);
         if !self.ours_in(Difference::MaskBeforeWindow) {
             hits.truncate(WINDOW);
         }
@@ -282,6 +283,24 @@ impl Host<'_> {
             hits.into_iter().partition(|hit| self.units[hit.unit].fresh);
         fresh.truncate(WINDOW);
         Scan { fresh, stale }
+    }
+
+    /// Puts rows that only rounding tells apart into the order in which they were recorded.
+    fn order_as_recorded(&self, hits: &mut [Hit]) {
+        if self.places.is_empty() {
+            return;
+        }
+        let place = |hit: &Hit| {
+            let unit = &self.units[hit.unit];
+            let row = &unit.rows[hit.row];
+            let known = |name: String| self.places.get(&(unit.id.clone(), name)).copied();
+            let place =
+                known(format!("#{}", row.index)).or_else(|| known(format!("={}", row.text)));
+            place.unwrap_or_default()
+        };
+        for cluster in hits.chunk_by_mut(|a, b| a.score - b.score <= LAST_BITS) {
+            cluster.sort_by_key(place);
+        }
     }
 
     fn report_masked(&mut self, scan: &Scan, gate: f64) {
@@ -308,7 +327,7 @@ impl Host<'_> {
         chunks: &[Chunk],
         coverage: f64,
         gate: f64,
-    ) -> Result<(), Raised> {
+    ) -> Result<(), Stop> {
         let mut groups: Vec<Group> = Vec::new();
         for chunk in chunks {
             match groups

@@ -54,7 +54,7 @@ pub struct Raw {
 /// Claims and raw text of one read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Served {
-    /// The claims. `next_needs` counts claims alone.
+    /// The claims. `next_needs` is the smallest budget of the whole read that serves one claim more.
     pub claims: Packed,
     /// The raw entries.
     pub raw: Vec<Raw>,
@@ -86,72 +86,98 @@ pub fn serve<G: Copy + Eq + Hash>(
     share: f64,
     meter: &impl Meter,
 ) -> Served {
-    let reserved = reserve(budget_tokens, share);
-    let raw = raw(chunks, reserved, meter);
-    let raw_tokens: u64 = raw.entries.iter().map(|entry| entry.tokens).sum();
-    let left = match raw.complete {
-        true => budget_tokens - raw_tokens,
-        false => budget_tokens - reserved,
+    let priced = price(chunks, meter);
+    let all_raw: u64 = priced.iter().map(|entry| entry.tokens).sum();
+    // What is left for claims: it never falls when the budget grows, since the share is below 1.
+    let left = |budget: u64| budget - all_raw.min(reserve(budget, share));
+    let mut claims = pack::pack(claims, left(budget_tokens), meter);
+    let for_raw = match claims.next_needs {
+        Some(_) => reserve(budget_tokens, share),
+        None => budget_tokens - claims.tokens,
     };
-    let claims = pack::pack(claims, left, meter);
-    let raw = match raw.complete || claims.next_needs.is_some() {
-        true => raw,
-        false => self::raw(chunks, budget_tokens - claims.tokens, meter),
-    };
+    if let Some(needs) = &mut claims.next_needs {
+        needs.budget_tokens = smallest_budget(needs.budget_tokens, left);
+    }
     Served {
         claims,
-        raw: raw.entries,
+        raw: raw(&priced, for_raw, meter),
     }
 }
 
-struct RawPart {
-    entries: Vec<Raw>,
-    /// Nothing is left that more budget would serve.
-    complete: bool,
+/// The smallest budget that leaves `needed` tokens.
+fn smallest_budget(needed: u64, left: impl Fn(u64) -> u64) -> u64 {
+    let mut too_small = needed.saturating_sub(1);
+    // No share leaves less than a tenth.
+    let mut enough = needed.saturating_mul(11).saturating_add(11);
+    while enough - too_small > 1 {
+        let middle = too_small + (enough - too_small) / 2;
+        match left(middle) >= needed {
+            true => enough = middle,
+            false => too_small = middle,
+        }
+    }
+    enough
+}
+
+/// A distinct chunk with its price.
+struct Priced<'a> {
+    at: usize,
+    chunk: Chunk<'a>,
+    source_line: String,
+    tokens: u64,
+}
+
+fn price<'a>(chunks: &[Chunk<'a>], meter: &impl Meter) -> Vec<Priced<'a>> {
+    let mut seen = HashSet::new();
+    let distinct = chunks
+        .iter()
+        .enumerate()
+        .take(CHUNKS_MAX)
+        .filter(|(_, chunk)| !chunk.text.trim().is_empty() && seen.insert(**chunk));
+    distinct
+        .map(|(at, chunk)| {
+            let source_line = source_line(chunk.source);
+            Priced {
+                at,
+                chunk: *chunk,
+                tokens: meter.raw(&source_line, chunk.text),
+                source_line,
+            }
+        })
+        .collect()
 }
 
 /// The chunks in order that fit into `budget`, the first one cut if need be.
-fn raw(chunks: &[Chunk<'_>], budget: u64, meter: &impl Meter) -> RawPart {
-    let mut part = RawPart {
-        entries: Vec::new(),
-        complete: true,
-    };
-    let mut seen = HashSet::new();
+fn raw(priced: &[Priced<'_>], budget: u64, meter: &impl Meter) -> Vec<Raw> {
+    let mut entries = Vec::new();
     let mut used = 0;
-    for (at, chunk) in chunks.iter().enumerate().take(CHUNKS_MAX) {
-        if chunk.text.trim().is_empty() || !seen.insert(chunk) {
-            continue;
-        }
-        let source_line = source_line(chunk.source);
-        let tokens = meter.raw(&source_line, chunk.text);
-        if used + tokens > budget {
-            part.complete = false;
-            if part.entries.is_empty() {
-                part.entries
-                    .extend(cut(at, chunk, &source_line, budget, meter));
+    for next in priced {
+        if used + next.tokens > budget {
+            if entries.is_empty() {
+                entries.extend(cut(next, budget, meter));
             }
             break;
         }
-        used += tokens;
-        part.entries.push(Raw {
-            chunk: at,
-            text: entry(&source_line, chunk.text),
-            held_bytes: chunk.text.len(),
-            tokens,
+        used += next.tokens;
+        entries.push(Raw {
+            chunk: next.at,
+            text: entry(&next.source_line, next.chunk.text),
+            held_bytes: next.chunk.text.len(),
+            tokens: next.tokens,
         });
     }
-    part
+    entries
 }
 
 /// As much of a chunk as fits with the mark: up to a blank if one comes in time, else to a grapheme
 /// cluster. `None` if not one cluster fits.
-fn cut(
-    at: usize,
-    chunk: &Chunk<'_>,
-    source_line: &str,
-    budget: u64,
-    meter: &impl Meter,
-) -> Option<Raw> {
+fn cut(priced: &Priced<'_>, budget: u64, meter: &impl Meter) -> Option<Raw> {
+    let Priced {
+        at,
+        chunk,
+        source_line,
+        ..
+    } = priced;
     let marked = |end: usize| format!("{}{CUT_MARK}", &chunk.text[..end]);
     let ends: Vec<usize> = chunk
         .text
@@ -169,7 +195,7 @@ fn cut(
     let held_bytes = if words == 0 { most } else { words };
     let text = marked(held_bytes);
     Some(Raw {
-        chunk: at,
+        chunk: *at,
         tokens: meter.raw(source_line, &text),
         text: entry(source_line, &text),
         held_bytes,

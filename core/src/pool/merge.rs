@@ -10,6 +10,9 @@ use std::hash::Hash;
 /// Most claims that a unit holds; what a build brings beyond it is left out and counted.
 pub const CLAIMS_MAX: usize = 2_000;
 
+/// Most claims of one build that are looked at; the rest is left out and counted.
+pub const BUILT_MAX: usize = 512;
+
 /// What a build brings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Merged {
@@ -40,6 +43,10 @@ pub fn merge<T: AsRef<str>, U: AsRef<str>>(
     let mut merged = Merged::default();
     let mut texts: HashSet<&str> = held.iter().map(AsRef::as_ref).collect();
     for (at, text) in built.iter().enumerate() {
+        if at >= BUILT_MAX {
+            merged.no_room += 1;
+            continue;
+        }
         let text = text.as_ref();
         let repeats = texts.contains(text)
             || (0..held.len()).any(|other| similar(Place::Held(other), at))
@@ -90,6 +97,9 @@ mod tests {
         let merged = merge(&held, &["a", "b", "0"], |_, _| false);
         assert_eq!(merged.admitted, [0]);
         assert_eq!((merged.repeated, merged.no_room), (1, 1));
+        let many: Vec<String> = (0..BUILT_MAX + 3).map(|n| n.to_string()).collect();
+        let merged = merge(&[""; 0], &many, |_, _| false);
+        assert_eq!((merged.admitted.len(), merged.no_room), (BUILT_MAX, 3));
     }
 
     #[test]
