@@ -88,9 +88,10 @@ CREATE TABLE cortex.change (
     cluster bigint NOT NULL,                 -- system identifier: xact means nothing after a restore elsewhere
     seq bigint,
     made_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
-    CONSTRAINT change_pkey PRIMARY KEY (id),
-    CONSTRAINT change_seq_key UNIQUE (namespace_id, seq)
+    CONSTRAINT change_pkey PRIMARY KEY (id)
 );
+-- Not a constraint, which could not be partial: a writer's row, which has no seq yet, makes no entry.
+CREATE UNIQUE INDEX change_seq_key ON cortex.change (namespace_id, seq) WHERE seq IS NOT NULL;
 CREATE UNIQUE INDEX change_unsealed_key ON cortex.change (namespace_id, xact, cluster) WHERE seq IS NULL;
 CREATE SEQUENCE cortex.seq_seq AS bigint;
 

@@ -87,6 +87,7 @@ fn touch(data: &pg_sys::TriggerData, binding_id: i32) -> Result<(), Fault> {
         return Ok(());
     }
     if data.tg_event & pg_sys::TRIGGER_EVENT_OPMASK == pg_sys::TRIGGER_EVENT_TRUNCATE {
+        may_truncate(data)?;
         let sql = touch::statement(&Binding::resolve(stored)?, Origin::Gone);
         return run(&Kept::prepare(&sql, &[], Access::Planned, None)?, None);
     }
@@ -102,6 +103,31 @@ fn touch(data: &pg_sys::TriggerData, binding_id: i32) -> Result<(), Fault> {
             Some(&keys),
         )
     }
+}
+
+/// TRUNCATE removes rows that an older snapshot cannot see, so what its transaction reads of the table afterwards
+/// fits no state that ever was. It is let through in replica role, since an apply worker would try the same again
+/// and again.
+fn may_truncate(data: &pg_sys::TriggerData) -> Result<(), Fault> {
+    // SAFETY: backend variables; the server passes an open relation.
+    let (level, role, relation) = unsafe {
+        (
+            pg_sys::XactIsoLevel as u32,
+            pg_sys::SessionReplicationRole as u32,
+            (*data.tg_relation).rd_id,
+        )
+    };
+    let level = match level {
+        _ if role == pg_sys::SESSION_REPLICATION_ROLE_REPLICA => return Ok(()),
+        pg_sys::XACT_REPEATABLE_READ => "REPEATABLE READ",
+        pg_sys::XACT_SERIALIZABLE => "SERIALIZABLE",
+        _ => return Ok(()),
+    };
+    Err(Fault::retry(format!(
+        "TRUNCATE of {}, which cortex follows, is refused in a {level} transaction",
+        qualified(relation)?
+    ))
+    .hint("Run TRUNCATE in a READ COMMITTED transaction, or DELETE the rows."))
 }
 
 fn run(statement: &Kept, keys: Option<&Keys>) -> Result<(), Fault> {
