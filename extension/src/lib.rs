@@ -8,9 +8,11 @@ mod db;
 mod ddl;
 mod error;
 mod hold;
+mod kept;
 mod keys;
 mod load;
 mod lock;
+mod lookup;
 mod put;
 mod read;
 mod reconcile;
@@ -24,6 +26,7 @@ mod touch;
 mod trigger;
 mod vector;
 mod verify;
+mod versions;
 
 use pgrx::prelude::*;
 
