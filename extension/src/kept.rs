@@ -238,18 +238,20 @@ impl Kept {
         }
     }
 
-    /// Hands over all rows of a query without arguments at once.
+    /// Hands over all rows of a query at once.
     pub fn few<T>(
         &self,
+        arguments: &[Option<pg_sys::Datum>],
         keys: Option<&Keys>,
         now: &Now,
         each: impl FnOnce(&Table) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
+        let (mut datums, nulls) = bound(arguments);
         // SAFETY: as in `write`; the table lives until SPI_finish.
         unsafe {
             db::connect(keys)?;
             let result = self
-                .run(&mut [], &[], now)
+                .run(&mut datums, &nulls, now)
                 .and_then(|()| each(&Table(pg_sys::SPI_tuptable)));
             pg_sys::SPI_finish();
             result

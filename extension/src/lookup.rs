@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::ffi::CStr;
 use std::rc::Rc;
 
+use pgrx::datum::FromDatum;
 use pgrx::pg_sys;
 
 use crate::binding::{STORED, Stored};
@@ -26,9 +27,9 @@ pub fn relation(name: &CStr) -> Option<pg_sys::Oid> {
 /// just inserted is, what it has rolled back is not.
 pub fn own_row(table: &CStr, index: &CStr, id: i64) -> bool {
     let snapshot = &raw mut pg_sys::SnapshotSelfData;
-    let key = (pg_sys::F_INT8EQ, pg_sys::Datum::from(id));
+    let key = [(1, pg_sys::F_INT8EQ, pg_sys::Datum::from(id))];
     let mut there = false;
-    by_index(table, index, 1, key, snapshot, |_, _| {
+    by_index(table, index, key, snapshot, |_, _| {
         there = true;
         false
     });
@@ -87,9 +88,9 @@ pub fn binding(id: i32, now: &Now) -> Result<Option<Rc<Stored>>, Fault> {
 }
 
 fn is_unchanged(id: i32, known: &Known, now: &Now) -> bool {
-    let key = (pg_sys::F_INT4EQ, pg_sys::Datum::from(id));
+    let key = [(1, pg_sys::F_INT4EQ, pg_sys::Datum::from(id))];
     let mut same = false;
-    by_index(c"binding", c"binding_pkey", 1, key, now.0, |tuple, _| {
+    by_index(c"binding", c"binding_pkey", key, now.0, |tuple, _| {
         // SAFETY: a live tuple of a heap; its raw xmin stays when it is frozen.
         unsafe {
             let made_by = (*(*tuple).t_data).t_choice.t_heap.t_xmin;
@@ -105,64 +106,119 @@ fn is_silent(binding_id: i32, now: &Now) -> bool {
     const BINDING_ID: i16 = 2;
     const REASON: i32 = 3;
     const RELEASED_BY: i32 = 6;
-    let key = (pg_sys::F_INT4EQ, pg_sys::Datum::from(binding_id));
-    let mut silent = false;
-    by_index(
-        c"hold",
-        c"hold_open_idx",
+    let key = [(
         BINDING_ID,
+        pg_sys::F_INT4EQ,
+        pg_sys::Datum::from(binding_id),
+    )];
+    let mut silent = false;
+    by_index(c"hold", c"hold_open_idx", key, now.0, |tuple, columns| {
+        let reason: Option<String> = column(tuple, columns, REASON);
+        let open = column::<i64>(tuple, columns, RELEASED_BY).is_none();
+        silent |= open && matches!(reason.as_deref(), Some("paused" | "unbound"));
+        !silent
+    });
+    silent
+}
+
+/// Id and hash key of a source.
+pub fn source(namespace_id: i32, artifact: pg_sys::Datum, now: &Now) -> Option<(i64, Vec<u8>)> {
+    const ID: i32 = 1;
+    const NAMESPACE_ID: i16 = 2;
+    const ARTIFACT_ID: i16 = 3;
+    const HASH_KEY: i32 = 6;
+    let key = [
+        (
+            NAMESPACE_ID,
+            pg_sys::F_INT4EQ,
+            pg_sys::Datum::from(namespace_id),
+        ),
+        (ARTIFACT_ID, pg_sys::F_TEXTEQ, artifact),
+    ];
+    let mut found = None;
+    by_index(
+        c"source",
+        c"source_artifact_key",
         key,
         now.0,
         |tuple, columns| {
-            // SAFETY: a live tuple with its descriptor.
-            unsafe {
-                let mut released = false;
-                pg_sys::SPI_getbinval(tuple, columns, RELEASED_BY, &mut released);
-                let released = !released;
-                let reason = pg_sys::SPI_getvalue(tuple, columns, REASON);
-                let reason = (!reason.is_null()).then(|| CStr::from_ptr(reason));
-                silent |= !released && (reason == Some(c"paused") || reason == Some(c"unbound"));
-            }
-            !silent
+            found = column(tuple, columns, ID).zip(column(tuple, columns, HASH_KEY));
+            false
         },
     );
-    silent
+    found
+}
+
+/// Place and content hash of the current version of a source.
+pub fn current_version(source_id: i64, now: &Now) -> Option<(pg_sys::ItemPointerData, Vec<u8>)> {
+    const SOURCE_ID: i16 = 2;
+    const CONTENT_HASH: i32 = 3;
+    const CLOSED_BY: i32 = 5;
+    let key = [(SOURCE_ID, pg_sys::F_INT8EQ, pg_sys::Datum::from(source_id))];
+    let mut found = None;
+    let index = c"source_version_current_key";
+    by_index(c"source_version", index, key, now.0, |tuple, columns| {
+        if column::<i64>(tuple, columns, CLOSED_BY).is_none() {
+            // SAFETY: a live tuple of a heap.
+            let place = unsafe { (*tuple).t_self };
+            found = column(tuple, columns, CONTENT_HASH).map(|hash| (place, hash));
+        }
+        found.is_none()
+    });
+    found
+}
+
+/// A column, numbered as in `sql/00_tables.sql`; NULL is `None`.
+fn column<T: FromDatum>(
+    tuple: pg_sys::HeapTuple,
+    columns: pg_sys::TupleDesc,
+    number: i32,
+) -> Option<T> {
+    let mut null = false;
+    // SAFETY: a live tuple with its descriptor; `T` owns its value.
+    unsafe {
+        let datum = pg_sys::SPI_getbinval(tuple, columns, number, &mut null);
+        T::from_datum(datum, null)
+    }
 }
 
 fn place(tid: &pg_sys::ItemPointerData) -> (pg_sys::BlockNumber, u16) {
     pgrx::itemptr::item_pointer_get_both(*tid)
 }
 
-/// Goes through the rows whose column `attribute` is equal to a value, until `each` answers false.
-fn by_index(
+/// Goes through the rows whose columns (number, equality, value) are equal to these values, until `each` answers false.
+fn by_index<const N: usize>(
     table: &CStr,
     index: &CStr,
-    attribute: i16,
-    (equal, value): (u32, pg_sys::Datum),
+    columns: [(i16, u32, pg_sys::Datum); N],
     snapshot: pg_sys::Snapshot,
     mut each: impl FnMut(pg_sys::HeapTuple, pg_sys::TupleDesc) -> bool,
 ) {
     let Some(table) = relation(table) else { return };
     let index = relation(index);
-    // SAFETY: the server's interface for catalogs, which works on any heap. Relation and scan are closed again, the
-    // lock stays as for any table that was read; an ERROR leaves them to the abort.
+    // SAFETY: the server's interface for catalogs, which works on any heap; it compares texts in collation "C", as our
+    // indexes do. Relation and scan are closed again, the lock stays as for any table that was read; an ERROR leaves
+    // them to the abort.
     unsafe {
         let relation = pg_sys::relation_open(table, pg_sys::AccessShareLock as i32);
-        let mut key = pg_sys::ScanKeyData::default();
-        pg_sys::ScanKeyInit(
-            &mut key,
-            attribute,
-            pg_sys::BTEqualStrategyNumber as u16,
-            pg_sys::Oid::from(equal),
-            value,
-        );
+        let mut keys = columns.map(|(number, equal, value)| {
+            let mut key = pg_sys::ScanKeyData::default();
+            pg_sys::ScanKeyInit(
+                &mut key,
+                number,
+                pg_sys::BTEqualStrategyNumber as u16,
+                pg_sys::Oid::from(equal),
+                value,
+            );
+            key
+        });
         let scan = pg_sys::systable_beginscan(
             relation,
             index.unwrap_or(pg_sys::InvalidOid),
             index.is_some(),
             snapshot,
-            1,
-            &mut key,
+            N as i32,
+            keys.as_mut_ptr(),
         );
         loop {
             let tuple = pg_sys::systable_getnext(scan);

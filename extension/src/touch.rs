@@ -42,6 +42,28 @@ pub fn query(binding: &Binding, origin: Origin) -> String {
     )
 }
 
+/// A query for one key, whose columns are the arguments: its artifact id, whether the row is there, and the row's
+/// values. For keys whose equal values have one text.
+pub fn row(binding: &Binding) -> String {
+    let aliases: Vec<String> = (1..=binding.key.len()).map(|n| format!("k{n}")).collect();
+    let given: Vec<String> = (1..=binding.key.len()).map(|n| format!("${n}")).collect();
+    let same: Vec<String> = aliases
+        .iter()
+        .zip(&given)
+        .map(|(alias, given)| format!("r.{alias} OPERATOR(pg_catalog.=) {given}"))
+        .collect();
+    let values: Vec<String> = (1..=binding.values.len())
+        .map(|n| format!("r.v{n}"))
+        .collect();
+    format!(
+        "SELECT {artifact}, r.present, {values} FROM (SELECT) one LEFT JOIN ({live}) r ON {same}",
+        artifact = binding.artifact(&given),
+        values = values.join(", "),
+        live = live(binding, &aliases),
+        same = same.join(" AND ")
+    )
+}
+
 /// A query for the artifact ids of the rows that are there, of those whose keys the FROM item `keys` lists.
 pub fn rows(binding: &Binding, keys: &str) -> String {
     let aliases: Vec<String> = (1..=binding.key.len()).map(|n| format!("k{n}")).collect();

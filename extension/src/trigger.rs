@@ -98,7 +98,13 @@ fn touch(data: &pg_sys::TriggerData, binding_id: i32) -> Result<(), Fault> {
     if keys.count() == 0 {
         Ok(())
     } else if keys.count() <= FEW || keys.count() <= source_count() / LOOKED_UP {
-        versions::follow(&stored, &*kept_plan(&stored, &keys)?, Some(&keys), &now).map(drop)
+        let plan = kept_plan(&stored, &keys)?;
+        if let (Some(row), Some(key)) = (&plan.row, keys.only())
+            && versions::follow_one(&stored, row, &key, &now)?
+        {
+            return Ok(());
+        }
+        versions::follow(&stored, &plan.query, Some(&keys), &now).map(drop)
     } else {
         let keys_name = keys::NAME.to_string_lossy();
         let origin = Origin::Keys(&keys_name);
@@ -131,18 +137,21 @@ fn may_truncate(data: &pg_sys::TriggerData) -> Result<(), Fault> {
     .hint("Run TRUNCATE in a READ COMMITTED transaction, or DELETE the rows."))
 }
 
-/// A statement that looks its keys up by index, kept for as long as what it was made from stays.
+/// Queries that look keys up by index, kept for as long as what they were made from stays.
 struct Plan {
     stored: Rc<Stored>,
     table: String,
     types: Vec<pg_sys::Oid>,
-    kept: Rc<Kept>,
+    /// For some keys.
+    query: Kept,
+    /// For one key, where equal keys have one artifact id.
+    row: Option<Kept>,
 }
 
 /// The binding's plan, made anew when the binding, the table's name or the key's types have changed.
-fn kept_plan(stored: &Rc<Stored>, keys: &Keys) -> Result<Rc<Kept>, Fault> {
+fn kept_plan(stored: &Rc<Stored>, keys: &Keys) -> Result<Rc<Plan>, Fault> {
     thread_local! {
-        static PLANS: RefCell<HashMap<i32, Plan>> = RefCell::default();
+        static PLANS: RefCell<HashMap<i32, Rc<Plan>>> = RefCell::default();
     }
     let table = qualified(stored.relation)?;
     let found = PLANS.with_borrow(|plans| {
@@ -151,27 +160,31 @@ fn kept_plan(stored: &Rc<Stored>, keys: &Keys) -> Result<Rc<Kept>, Fault> {
             .filter(|plan| {
                 plan.stored == *stored && plan.table == table && plan.types == keys.types()
             })
-            .map(|plan| plan.kept.clone())
+            .cloned()
     });
-    if let Some(kept) = found {
-        return Ok(kept);
+    if let Some(plan) = found {
+        return Ok(plan);
     }
     let binding = Binding::resolve(Stored::clone(stored))?;
     let query = touch::query(&binding, Origin::Keys(&keys::NAME.to_string_lossy()));
-    let kept = Rc::new(Kept::prepare(&query, &[], Access::Index, Some(keys))?);
-    let plan = Plan {
+    let row = binding
+        .exact_key()
+        .then(|| Kept::prepare(&touch::row(&binding), keys.types(), Access::Index, None))
+        .transpose()?;
+    let plan = Rc::new(Plan {
         stored: stored.clone(),
         table,
         types: keys.types().to_vec(),
-        kept: kept.clone(),
-    };
+        query: Kept::prepare(&query, &[], Access::Index, Some(keys))?,
+        row,
+    });
     PLANS.with_borrow_mut(|plans| {
         if plans.len() >= KEPT_PLANS {
             plans.clear();
         }
-        plans.insert(stored.id, plan);
+        plans.insert(stored.id, plan.clone());
     });
-    Ok(kept)
+    Ok(plan)
 }
 
 /// About how many sources there are, from the size of their table: statistics may not have come yet.

@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use cortex_core::hash::Hash;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
@@ -13,6 +14,8 @@ use crate::binding::{Binding, Stored};
 use crate::error::Fault;
 use crate::kept::{self, Access, Kept, Now, Slot, Table};
 use crate::keys::Keys;
+use crate::lookup;
+use crate::rows;
 use crate::sources::change_id;
 use crate::touch::{self, Origin};
 
@@ -69,7 +72,7 @@ pub fn follow(
     now: &Now,
 ) -> Result<Written, Fault> {
     if keys.is_some_and(|keys| keys.count() <= FEW) {
-        return query.few(keys, now, |table| write(stored, table, now));
+        return query.few(&[], keys, now, |table| write(stored, table, now));
     }
     let mut all = Written::default();
     query.many(keys, now, BATCH, |table| {
@@ -79,6 +82,56 @@ pub fn follow(
         Ok(())
     })?;
     Ok(all)
+}
+
+/// Follows a change of one row whose source is known, given the query [`touch::row`] and the key. Answers false if it
+/// is not known; then nothing was done.
+pub fn follow_one(
+    stored: &Stored,
+    row: &Kept,
+    key: &[Option<pg_sys::Datum>],
+    now: &Now,
+) -> Result<bool, Fault> {
+    row.few(key, None, now, |table| {
+        let artifact = table
+            .datum(0, 1)
+            .ok_or_else(|| Fault::internal("a key has no artifact id".into()))?;
+        let Some((source, hash_key)) = lookup::source(stored.namespace_id, artifact, now) else {
+            return Ok(false);
+        };
+        let new = match table.datum(0, 2) {
+            Some(_) => Some(content_hash(&hash_key, table, stored)?),
+            None => None,
+        };
+        let old = lookup::current_version(source, now);
+        if old.as_ref().map(|(_, hash)| hash) == new.as_ref() {
+            return Ok(true);
+        }
+        let change = change_id(stored.namespace_id)?;
+        if let Some((mut place, _)) = old {
+            close(change, &mut [(&raw mut place).into()], now)?;
+        }
+        if let Some(hash) = new.into_datum() {
+            open(change, &mut [source.into()], &mut [hash], now)?;
+        }
+        Ok(true)
+    })
+}
+
+/// The keyed hash of the values that a row of [`touch::row`] carries.
+fn content_hash(hash_key: &[u8], table: &Table, stored: &Stored) -> Result<Vec<u8>, Fault> {
+    let key = hash_key
+        .try_into()
+        .map_err(|_| Fault::internal("a hash key has not 32 bytes".into()))?;
+    let values: Vec<Option<String>> = (0..stored.value_columns().count())
+        .map(|n| {
+            let datum = table.datum(0, n as i32 + 3)?;
+            // SAFETY: a text, in the table's memory.
+            unsafe { String::from_datum(datum, false) }
+        })
+        .collect();
+    let hash: Hash = rows::hash(key, &values);
+    Ok(hash.0.to_vec())
 }
 
 fn write(stored: &Stored, found: &Table, now: &Now) -> Result<Written, Fault> {
