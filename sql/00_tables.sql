@@ -86,6 +86,7 @@ CREATE TABLE cortex.change (
     namespace_id integer NOT NULL,
     xact xid8 NOT NULL,                      -- finds the row again within its own transaction, nothing else
     cluster bigint NOT NULL,                 -- system identifier: xact means nothing after a restore elsewhere
+    after_version bigint NOT NULL DEFAULT 0, -- every version that it opens has a greater id: where the sealer looks
     seq bigint,
     made_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
     CONSTRAINT change_pkey PRIMARY KEY (id)
@@ -130,8 +131,7 @@ CREATE TABLE cortex.source_version (
     CONSTRAINT source_version_pkey PRIMARY KEY (id)
 ) WITH (fillfactor = 80);
 CREATE UNIQUE INDEX source_version_current_key ON cortex.source_version (source_id) WHERE closed_by IS NULL;
--- Of current versions only, so that closing one writes no entry here.
-CREATE INDEX source_version_opened_idx ON cortex.source_version (opened_by) WHERE closed_by IS NULL;
+-- None by opened_by, which every writer would fill at the same leaf: the sealer looks from change.after_version on.
 CREATE INDEX source_version_closed_idx ON cortex.source_version (closed_by) WHERE closed_by IS NOT NULL;
 
 -- While a hold is open, no version of its binding is current: rows may have moved unseen.

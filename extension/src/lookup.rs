@@ -23,17 +23,25 @@ pub fn relation(name: &CStr) -> Option<pg_sys::Oid> {
     (found != pg_sys::InvalidOid).then_some(found)
 }
 
-/// Whether the row with this id in a table of ours is there, as far as this transaction's own work goes: what it has
-/// just inserted is, what it has rolled back is not.
-pub fn own_row(table: &CStr, index: &CStr, id: i64) -> bool {
+/// Whether a change row is there and has no seq, as far as this transaction's own work goes: what it has just done
+/// counts, what it has rolled back does not.
+pub fn unsealed_change(id: i64) -> bool {
+    const ID: i16 = 1;
+    const SEQ: i32 = 6;
+    let key = [(ID, pg_sys::F_INT8EQ, pg_sys::Datum::from(id))];
     let snapshot = &raw mut pg_sys::SnapshotSelfData;
-    let key = [(1, pg_sys::F_INT8EQ, pg_sys::Datum::from(id))];
-    let mut there = false;
-    by_index(table, index, key, snapshot, |_, _| {
-        there = true;
-        false
-    });
-    there
+    let mut unsealed = false;
+    by_index(
+        c"change",
+        c"change_pkey",
+        key,
+        snapshot,
+        |tuple, columns| {
+            unsealed = column::<i64>(tuple, columns, SEQ).is_none();
+            false
+        },
+    );
+    unsealed
 }
 
 /// A binding's row as it was read, with what tells whether that is still the row.
