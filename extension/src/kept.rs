@@ -37,7 +37,7 @@ pub enum Access {
 /// one-row statement more than the planning it avoids. Only the planner reads them, and it runs none but our
 /// statements meanwhile. An ERROR unwinds through here as well.
 struct Planner {
-    before: [bool; 7],
+    before: [bool; 8],
 }
 
 impl Planner {
@@ -52,6 +52,7 @@ impl Planner {
                     pg_sys::enable_mergejoin,
                     pg_sys::enable_material,
                     pg_sys::enable_nestloop,
+                    pg_sys::enable_hashagg,
                     pg_sys::jit_enabled,
                 ],
             };
@@ -64,6 +65,8 @@ impl Planner {
                     pg_sys::enable_hashjoin = false;
                     pg_sys::enable_mergejoin = false;
                     pg_sys::enable_material = false;
+                    // Keys made unique by sorting are looked up in their order, which is mostly that of the pages.
+                    pg_sys::enable_hashagg = false;
                     // A plan that must do what is switched off looks dear enough to be compiled.
                     pg_sys::jit_enabled = false;
                 }
@@ -86,6 +89,7 @@ impl Drop for Planner {
                 pg_sys::enable_mergejoin,
                 pg_sys::enable_material,
                 pg_sys::enable_nestloop,
+                pg_sys::enable_hashagg,
                 pg_sys::jit_enabled,
             ] = self.before;
         }

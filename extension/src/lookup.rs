@@ -84,14 +84,18 @@ pub fn binding(id: i32, now: &Now) -> Result<Option<Rc<Stored>>, Fault> {
         return Ok(None);
     };
     let stored = Rc::new(stored);
-    if let (Some(place), Some(made_by)) = (place, made_by) {
-        let known = Known {
-            place,
-            made_by: made_by.into(),
-            stored: stored.clone(),
-        };
-        KNOWN.with_borrow_mut(|all| all.insert(id, known));
-    }
+    match (place, made_by) {
+        // Not while it is silent: that ends without a new version of the row.
+        (Some(place), Some(made_by)) if !stored.silent => {
+            let known = Known {
+                place,
+                made_by: made_by.into(),
+                stored: stored.clone(),
+            };
+            KNOWN.with_borrow_mut(|all| all.insert(id, known))
+        }
+        _ => KNOWN.with_borrow_mut(|all| all.remove(&id)),
+    };
     Ok(Some(stored))
 }
 

@@ -199,9 +199,12 @@ fn make(
     thread_local! {
         static MAKE: RefCell<[Option<Rc<Kept>>; KEY_COLUMNS]> = const { RefCell::new([const { None }; KEY_COLUMNS]) };
     }
-    let columns = stored.key_columns.len();
-    if unknown.is_empty() || columns > KEY_COLUMNS {
+    if unknown.is_empty() {
         return Ok(());
+    }
+    let columns = stored.key_columns.len();
+    if !(1..=KEY_COLUMNS).contains(&columns) {
+        return Err(Fault::internal(format!("a key of {columns} columns")));
     }
     let made = MAKE.with_borrow(|plans| plans[columns - 1].clone());
     let insert = match made {
