@@ -91,11 +91,13 @@ CREATE TABLE cortex.change (
     namespace_id integer NOT NULL,
     xact xid8 NOT NULL,                      -- finds the row again within its own transaction, nothing else
     cluster bigint NOT NULL,                 -- system identifier: xact means nothing after a restore elsewhere
+    after_version bigint NOT NULL DEFAULT 0, -- every version that it opens has a greater id: where the sealer looks
     seq bigint,
     made_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
-    CONSTRAINT change_pkey PRIMARY KEY (id),
-    CONSTRAINT change_seq_key UNIQUE (namespace_id, seq)
+    CONSTRAINT change_pkey PRIMARY KEY (id)
 );
+-- Not a constraint, which could not be partial: a writer's row, which has no seq yet, makes no entry.
+CREATE UNIQUE INDEX change_seq_key ON cortex.change (namespace_id, seq) WHERE seq IS NOT NULL;
 CREATE UNIQUE INDEX change_unsealed_key ON cortex.change (namespace_id, xact, cluster) WHERE seq IS NULL;
 CREATE SEQUENCE cortex.seq_seq AS bigint;
 
@@ -134,8 +136,7 @@ CREATE TABLE cortex.source_version (
     CONSTRAINT source_version_pkey PRIMARY KEY (id)
 ) WITH (fillfactor = 80);
 CREATE UNIQUE INDEX source_version_current_key ON cortex.source_version (source_id) WHERE closed_by IS NULL;
--- Of current versions only, so that closing one writes no entry here.
-CREATE INDEX source_version_opened_idx ON cortex.source_version (opened_by) WHERE closed_by IS NULL;
+-- None by opened_by, which every writer would fill at the same leaf: the sealer looks from change.after_version on.
 CREATE INDEX source_version_closed_idx ON cortex.source_version (closed_by) WHERE closed_by IS NOT NULL;
 
 -- While a hold is open, no version of its binding is current: rows may have moved unseen.

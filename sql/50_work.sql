@@ -9,6 +9,8 @@ AS $$
 DECLARE
     numbered bigint[];
     namespaces integer[];
+    first_version bigint;
+    last_version bigint;
 BEGIN
     -- A snapshot older than the lock would number behind another sealer's back.
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -62,6 +64,9 @@ BEGIN
           SELECT s.* FROM cortex.seal s WHERE s.namespace_id = net.namespace_id ORDER BY s.seq DESC LIMIT 1
       ) last ON true;
 
+    -- Versions are found by a range of ids, which is short unless one of the changes took long.
+    SELECT min(c.after_version) + 1 INTO first_version FROM cortex.change c WHERE c.id = ANY (numbered);
+    SELECT max(v.id) INTO last_version FROM cortex.source_version v;
     INSERT INTO cortex.job (namespace_id, kind, payload, total)
     SELECT c.namespace_id, 'chunk', jsonb_build_object('change', part.opened_by, 'from', part.low, 'to', part.high), part.n
       FROM (
@@ -69,7 +74,8 @@ BEGIN
             FROM (
                 SELECT v.opened_by, v.id, (row_number() OVER (PARTITION BY v.opened_by ORDER BY v.id) - 1) / 1000 AS slice
                   FROM cortex.source_version v
-                 WHERE v.opened_by = ANY (numbered) AND v.closed_by IS NULL
+                 WHERE v.id BETWEEN first_version AND last_version
+                   AND v.opened_by = ANY (numbered) AND v.closed_by IS NULL
                    AND NOT EXISTS (SELECT FROM cortex.document d WHERE d.version_id = v.id)
             ) open
            GROUP BY opened_by, slice

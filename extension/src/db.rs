@@ -5,17 +5,13 @@
 //! transaction id (it runs on a hot standby). So the access is said by the caller: [`read`] uses the
 //! calling query's snapshot, [`write()`] sees everything up to now.
 
-use std::cell::OnceCell;
 use std::ffi::{CString, c_char};
-use std::rc::Rc;
-use std::thread::LocalKey;
 
 use pgrx::datum::{DatumWithOid, FromDatum};
 use pgrx::pg_sys;
 
 use crate::error::Fault;
 use crate::keys::Keys;
-use crate::rights;
 
 /// One row of a result, valid while the statement's memory lives.
 pub struct Row {
@@ -34,6 +30,14 @@ impl Row {
             let datum = pg_sys::SPI_getbinval(self.tuple, self.desc, n, &mut null);
             T::from_polymorphic_datum(datum, null, pg_sys::SPI_gettypeid(self.desc, n))
         }
+    }
+
+    /// Column `n` as it lies in the row; NULL is `None`.
+    pub fn datum(&self, n: i32) -> Option<pg_sys::Datum> {
+        let mut null = false;
+        // SAFETY: as in `get`.
+        let datum = unsafe { pg_sys::SPI_getbinval(self.tuple, self.desc, n, &mut null) };
+        (!null).then_some(datum)
     }
 
     /// Column `n`, which the statement cannot leave NULL.
@@ -100,7 +104,7 @@ fn run<T>(
 ///
 /// # Safety
 /// `table` is null or the table of the statement that ran last, its connection still open.
-unsafe fn rows<T>(
+pub unsafe fn rows<T>(
     table: *mut pg_sys::SPITupleTable,
     mut each: impl FnMut(&Row) -> Result<T, Fault>,
 ) -> Result<Vec<T>, Fault> {
@@ -196,198 +200,10 @@ fn connected<R>(
     }
 }
 
-/// A prepared statement with one plan that does not depend on its arguments.
-pub struct Kept {
-    plan: pg_sys::SPIPlanPtr,
-    arguments: usize,
-    access: Access,
-}
-
-/// How a statement gets at its rows. We know how many there are, the planner of a kept plan does not.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// By index, whatever the statistics say: right for any number of rows that is small beside the tables. A plan
-    /// made so stays good while tables grow, and no scan of a whole table makes every other SERIALIZABLE
-    /// transaction a suspect.
-    Index,
-    /// By scans and hashes: for a good part of the table.
-    Scan,
-    /// As the planner thinks best.
-    Planned,
-}
-
-/// Settings in force while the statement is planned and run; dropping the value puts them back.
-struct Planner {
-    nest: i32,
-}
-
-impl Planner {
-    fn pin(access: Access) -> Result<Self, Fault> {
-        // SAFETY: the server's own way to set parameters for a while.
-        let planner = Planner {
-            nest: unsafe { pg_sys::NewGUCNestLevel() },
-        };
-        let off: &[&str] = match access {
-            // Of tables without statistics the planner would else fetch all rows of a namespace by bitmap and go
-            // through them once for each key.
-            Access::Index => &[
-                "enable_seqscan",
-                "enable_bitmapscan",
-                "enable_hashjoin",
-                "enable_mergejoin",
-                "enable_material",
-                // A plan that must do what is switched off looks dear enough to be compiled.
-                "jit",
-            ],
-            Access::Scan => &["enable_nestloop"],
-            Access::Planned => &[],
-        };
-        for name in off {
-            rights::set_local(name, "off")?;
-        }
-        Ok(planner)
-    }
-}
-
-impl Drop for Planner {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            // SAFETY: undoes exactly what `pin` did; after a panic the abort does.
-            unsafe { pg_sys::AtEOXact_GUC(false, self.nest) }
-        }
-    }
-}
-
-impl Kept {
-    /// Parses `sql`. `keys` says what [`crate::keys::NAME`] is in it.
-    pub fn prepare(
-        sql: &str,
-        types: &[pg_sys::Oid],
-        access: Access,
-        keys: Option<&Keys>,
-    ) -> Result<Self, Fault> {
-        let sql = CString::new(sql)
-            .map_err(|_| Fault::internal("a statement holds a NUL byte".into()))?;
-        let mut types = types.to_vec();
-        // SAFETY: the strings and arrays outlive the calls; SPI_keepplan moves the plan out of the
-        // connection's memory.
-        unsafe {
-            connect(keys)?;
-            let plan = pg_sys::SPI_prepare_cursor(
-                sql.as_ptr(),
-                types.len() as i32,
-                types.as_mut_ptr(),
-                pg_sys::CURSOR_OPT_GENERIC_PLAN as i32,
-            );
-            let kept = if plan.is_null() {
-                -1
-            } else {
-                pg_sys::SPI_keepplan(plan)
-            };
-            pg_sys::SPI_finish();
-            if kept != 0 {
-                return Err(Fault::internal(
-                    "SPI could not prepare an internal statement".into(),
-                ));
-            }
-            Ok(Kept {
-                plan,
-                arguments: types.len(),
-                access,
-            })
-        }
-    }
-
-    /// Runs the statement with all that is committed or done by this transaction, at every isolation level
-    /// (see [`latest`]). Arguments are datums of the prepared types; `None` is NULL.
-    pub fn write<T>(
-        &self,
-        arguments: &[Option<pg_sys::Datum>],
-        keys: Option<&Keys>,
-        each: impl FnMut(&Row) -> Result<T, Fault>,
-    ) -> Result<Vec<T>, Fault> {
-        if arguments.len() != self.arguments {
-            return Err(Fault::internal(format!(
-                "{} arguments for {}",
-                arguments.len(),
-                self.arguments
-            )));
-        }
-        let mut datums: Vec<pg_sys::Datum> = arguments
-            .iter()
-            .map(|a| a.unwrap_or(pg_sys::Datum::from(0usize)))
-            .collect();
-        let nulls: Vec<c_char> = arguments
-            .iter()
-            .map(|a| if a.is_some() { b' ' } else { b'n' } as c_char)
-            .collect();
-        let _planner = Planner::pin(self.access)?;
-        // SAFETY: as in `connected`; the plan lives as long as `self`.
-        unsafe {
-            connect(keys)?;
-            let code = pg_sys::SPI_execute_snapshot(
-                self.plan,
-                datums.as_mut_ptr(),
-                nulls.as_ptr(),
-                latest(),
-                std::ptr::null_mut(),
-                false,
-                true,
-                0,
-            );
-            let result = if code < 0 {
-                Err(Fault::internal(format!(
-                    "SPI answered {code} to an internal statement"
-                )))
-            } else {
-                rows(pg_sys::SPI_tuptable, each)
-            };
-            pg_sys::SPI_finish();
-            result
-        }
-    }
-}
-
-impl Kept {
-    /// At most one row of the statement.
-    pub fn write_one<T>(
-        &self,
-        arguments: &[Option<pg_sys::Datum>],
-        each: impl FnMut(&Row) -> Result<T, Fault>,
-    ) -> Result<Option<T>, Fault> {
-        Ok(self.write(arguments, None, each)?.into_iter().next())
-    }
-}
-
-/// Where a backend keeps one prepared statement.
-pub type Slot = OnceCell<Rc<Kept>>;
-
-/// The statement of a slot, for few rows, prepared when first asked for.
-pub fn kept(
-    slot: &'static LocalKey<Slot>,
-    sql: &str,
-    types: &[pg_sys::Oid],
-) -> Result<Rc<Kept>, Fault> {
-    if let Some(kept) = slot.with(|slot| slot.get().cloned()) {
-        return Ok(kept);
-    }
-    let made = Rc::new(Kept::prepare(sql, types, Access::Index, None)?);
-    Ok(slot.with(|slot| slot.get_or_init(|| made).clone()))
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        // SAFETY: a kept plan belongs to us alone.
-        unsafe {
-            pg_sys::SPI_freeplan(self.plan);
-        }
-    }
-}
-
 /// The snapshot of a statement that must see every commit so far. READ COMMITTED takes a new one by itself
 /// (null). REPEATABLE READ and SERIALIZABLE would look with the transaction's old one, which shows neither a
 /// binding nor a version that a load made after it: the change would be missed. Foreign keys look the same way.
-fn latest() -> pg_sys::Snapshot {
+pub fn latest() -> pg_sys::Snapshot {
     // SAFETY: a backend variable; the snapshot is copied by the executor before anything can replace it.
     unsafe {
         if pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 {
@@ -398,9 +214,11 @@ fn latest() -> pg_sys::Snapshot {
     }
 }
 
+/// Opens an SPI connection in which `keys` can be read.
+///
 /// # Safety
 /// Must be paired with SPI_finish on every path that returns, while `keys` lives.
-unsafe fn connect(keys: Option<&Keys>) -> Result<(), Fault> {
+pub unsafe fn connect(keys: Option<&Keys>) -> Result<(), Fault> {
     // SAFETY: an SPI connection is open where the keys are registered.
     unsafe {
         if pg_sys::SPI_connect() != pg_sys::SPI_OK_CONNECT as i32 {

@@ -3,8 +3,9 @@
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use crate::db::{self, Access, Kept};
+use crate::db;
 use crate::error::Fault;
+use crate::kept::{Access, Kept};
 use crate::reconcile;
 use crate::sources::change_id;
 

@@ -50,6 +50,31 @@ impl Keys {
         self.count
     }
 
+    /// The key, if there is but one.
+    pub fn only(&self) -> Option<Vec<Option<pg_sys::Datum>>> {
+        if self.count != 1 {
+            return None;
+        }
+        // SAFETY: our own store, whose statements read it from the beginning by pointers of their own. Slot and copy live
+        // in the memory of the trigger's call.
+        let image = unsafe {
+            let descriptor = self.relation.md.tupdesc;
+            let slot =
+                pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsMinimalTuple);
+            pg_sys::tuplestore_rescan(self.store);
+            if !pg_sys::tuplestore_gettupleslot(self.store, true, true, slot) {
+                return None;
+            }
+            pg_sys::slot_getsomeattrs_int(slot, self.types.len() as i32);
+            Image::Slot(slot)
+        };
+        let column = |n: usize| {
+            let (value, null) = image.get(n as i32 + 1);
+            (!null).then_some(value)
+        };
+        Some((0..self.types.len()).map(column).collect())
+    }
+
     /// The key's base types.
     pub fn types(&self) -> &[pg_sys::Oid] {
         &self.types

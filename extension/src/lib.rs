@@ -10,9 +10,11 @@ mod ddl;
 mod error;
 mod gate;
 mod hold;
+mod kept;
 mod keys;
 mod load;
 mod lock;
+mod lookup;
 mod pool;
 mod put;
 mod read;
@@ -29,6 +31,7 @@ mod touch;
 mod trigger;
 mod vector;
 mod verify;
+mod versions;
 
 use pgrx::prelude::*;
 

@@ -6,11 +6,13 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 use crate::binding::{Binding, Stored};
-use crate::db::{self, Access, Kept};
+use crate::db;
 use crate::error::Fault;
+use crate::kept::Access;
 use crate::lock::{self, Patience};
 use crate::rights::{Owner, Rendering};
-use crate::touch::{self, Origin};
+use crate::touch::Origin;
+use crate::versions;
 
 /// Most rows that one batch locks.
 pub const MOST_ROWS: i32 = 1_000;
@@ -75,8 +77,8 @@ pub fn batch(binding_id: i32, after: Option<&[String]>, limit: i32) -> Result<Ba
     let page = page(&binding, after, limit)?;
     let locked = lock::within(Patience::Worker, || lock(&binding, &page))?;
     if !locked.is_empty() {
-        let sql = touch::statement(&binding, Origin::Keys(&binding.keys(&locked)?));
-        Kept::prepare(&sql, &[], Access::Index, None)?.write(&[], None, |_| Ok(()))?;
+        let keys = binding.keys(&locked)?;
+        versions::touch(&binding, Origin::Keys(&keys), Access::Index, None)?;
     }
     Ok(Batch {
         rows: page.len() as i32,

@@ -6,15 +6,17 @@ use serde_json::{Value, json};
 
 use crate::bind::wiring;
 use crate::binding::{Binding, Stored, qualified};
-use crate::db::{self, Access, Kept};
+use crate::db;
 use crate::ddl::{Wired, quietly};
 use crate::error::Fault;
 use crate::hold;
+use crate::kept::Access;
 use crate::load;
 use crate::lock::{self, Patience};
 use crate::rights::{Owner, Rendering};
 use crate::subxact::guarded;
 use crate::touch::{self, Origin};
+use crate::versions;
 
 /// Compares everything in this transaction, under a lock that keeps writers out, and releases the holds.
 /// Call it as [`Owner`] in READ COMMITTED.
@@ -22,14 +24,12 @@ pub fn now(binding_id: i32) -> Result<Value, Fault> {
     let _rendering = Rendering::pin()?;
     let stored = ready(binding_id, Patience::Caller)?;
     let (namespace_id, name) = (stored.namespace_id, stored.name.clone());
-    let sql = touch::statement(&Binding::resolve(stored)?, Origin::Everything);
-    let (opened, closed) = Kept::prepare(&sql, &[], Access::Planned, None)?
-        .write(&[], None, |row| {
-            Ok((row.must::<i64>(1)?, row.must::<i64>(2)?))
-        })?
-        .into_iter()
-        .next()
-        .unwrap_or((0, 0));
+    let written = versions::touch(
+        &Binding::resolve(stored)?,
+        Origin::Everything,
+        Access::Planned,
+        None,
+    )?;
     let released = hold::release(
         namespace_id,
         binding_id,
@@ -37,7 +37,7 @@ pub fn now(binding_id: i32) -> Result<Value, Fault> {
     )?;
     cancel(binding_id)?;
     Ok(
-        json!({"binding": name, "versions_opened": opened, "versions_closed": closed, "holds_released": released}),
+        json!({"binding": name, "versions_opened": written.opened, "versions_closed": written.closed, "holds_released": released}),
     )
 }
 
@@ -243,8 +243,7 @@ fn sources(stored: Stored, hold_id: i64, after: i64, limit: i32) -> Result<Step,
         // once, since each comparison reads the whole table.
         Err(_) => {
             lock::table(&qualified(binding.stored.relation)?, Patience::Worker)?;
-            let sql = touch::statement(&binding, Origin::Gone);
-            Kept::prepare(&sql, &[], Access::Planned, None)?.write(&[], None, |_| Ok(()))?;
+            versions::touch(&binding, Origin::Gone, Access::Planned, None)?;
         }
     }
     let next = json!({"binding": binding_id, "hold": hold_id, "source": last});

@@ -1,11 +1,17 @@
 //! Sources and their versions: what the change statement calls, and single sources that are not rows.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::thread::LocalKey;
+
 use cortex_core::hash::{self, Key};
 use pgrx::prelude::*;
 use pgrx::{VariadicArray, pg_sys};
 
-use crate::db::{self, Slot};
+use crate::db;
 use crate::error::{Fault, Outcome};
+use crate::kept::{self, Slot};
+use crate::lookup;
 
 /// The keyed hash of a content: one text for each column, NULL apart from empty.
 #[pg_extern(sql = r#"
@@ -28,9 +34,6 @@ fn make_key() -> Outcome<Vec<u8>> {
 }
 
 /// The change row of this transaction in a namespace, made if there is none yet.
-///
-/// It is found by the transaction's id in the table and never remembered in the backend: a savepoint that is
-/// rolled back takes the row with it, and a prepared transaction leaves the backend with it.
 #[pg_extern(sql = r#"
 CREATE FUNCTION cortex._change_id(namespace_id integer) RETURNS bigint
     LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
@@ -40,29 +43,66 @@ fn change_of(namespace_id: i32) -> Outcome<i64> {
 }
 
 /// See [`change_of`]. Needs the rights of the schema's owner.
+///
+/// A backend remembers the row that it used last in each namespace, but the table decides: a savepoint that was rolled
+/// back has taken the row with it, and `cortex_work()` numbers its own changes. Then the row is looked for. It is not
+/// where this transaction remembers none: no other backend makes one for it.
 pub fn change_id(namespace_id: i32) -> Result<i64, Fault> {
     thread_local! {
+        static USED: RefCell<(u64, HashMap<i32, i64>)> = RefCell::default();
         static FIND: Slot = const { Slot::new() };
         static MAKE: Slot = const { Slot::new() };
     }
-    const TYPES: [pg_sys::Oid; 2] = [pg_sys::INT4OID, pg_sys::INT8OID];
-    let arguments = [namespace_id.into_datum(), cluster().into_datum()];
-    let find = db::kept(
-        &FIND,
-        "SELECT id FROM cortex.change \
-         WHERE namespace_id = $1 AND xact = pg_catalog.pg_current_xact_id() AND cluster = $2 AND seq IS NULL",
-        &TYPES,
-    )?;
-    if let Some(id) = find.write_one(&arguments, |row| row.must::<i64>(1))? {
+    // SAFETY: assigns the transaction's id if it has none; a row is about to be written anyway.
+    let transaction = unsafe { pg_sys::GetTopFullTransactionId() }.value;
+    let used = USED.with_borrow(|(of, ids)| {
+        (*of == transaction)
+            .then(|| ids.get(&namespace_id).copied())
+            .flatten()
+    });
+    if let Some(id) = used
+        && lookup::unsealed_change(id)
+    {
         return Ok(id);
     }
-    let make = db::kept(
-        &MAKE,
-        "INSERT INTO cortex.change (namespace_id, xact, cluster) \
-         VALUES ($1, pg_catalog.pg_current_xact_id(), $2) RETURNING id",
-        &TYPES,
+    let arguments = [namespace_id.into_datum(), cluster().into_datum()];
+    let find = || {
+        let find = kept::kept(
+            &FIND,
+            "SELECT id FROM cortex.change \
+             WHERE namespace_id = $1 AND xact = pg_catalog.pg_current_xact_id() AND cluster = $2 AND seq IS NULL",
+            &[pg_sys::INT4OID, pg_sys::INT8OID],
+        )?;
+        find.write_one(&arguments, |row| row.must::<i64>(1))
+    };
+    let found = if used.is_some() { find()? } else { None };
+    let id = match found {
+        Some(id) => id,
+        None => make_change(&MAKE, &arguments)?,
+    };
+    USED.with_borrow_mut(|(of, ids)| {
+        if *of != transaction {
+            ids.clear();
+            *of = transaction;
+        }
+        ids.insert(namespace_id, id);
+    });
+    Ok(id)
+}
+
+fn make_change(
+    slot: &'static LocalKey<Slot>,
+    arguments: &[Option<pg_sys::Datum>],
+) -> Result<i64, Fault> {
+    let make = kept::kept(
+        slot,
+        "INSERT INTO cortex.change (namespace_id, xact, cluster, after_version) \
+         VALUES ($1, pg_catalog.pg_current_xact_id(), $2, COALESCE( \
+                pg_catalog.pg_sequence_last_value('cortex.source_version_id_seq'::pg_catalog.regclass), 0)) \
+         RETURNING id",
+        &[pg_sys::INT4OID, pg_sys::INT8OID],
     )?;
-    make.write_one(&arguments, |row| row.must::<i64>(1))?
+    make.write_one(arguments, |row| row.must::<i64>(1))?
         .ok_or_else(|| Fault::internal("a change row was not made".into()))
 }
 

@@ -1,8 +1,8 @@
-//! Change detection: one set-based statement for triggers, loads, reconciliations and TRUNCATE.
+//! Change detection: one set-based query for triggers, loads, reconciliations and TRUNCATE.
 //!
-//! It takes keys only, reads the rows anew by key and compares keyed hashes with the current versions.
-//! What differs closes one version and opens another; if nothing differs, nothing is written, not even a
-//! change row. The statement is idempotent and rests on the table alone, so touching too much is harmless.
+//! It takes keys only, reads the rows anew by key and compares keyed hashes with the current versions. For what
+//! differs, `versions` closes one version and opens another; if nothing differs, nothing is written, not even a
+//! change row. A touch is idempotent and rests on the table alone, so touching too much is harmless.
 
 use crate::binding::{Binding, identifier};
 
@@ -16,47 +16,51 @@ pub enum Origin<'a> {
     Gone,
 }
 
-/// The statement for one origin. It answers with one row: versions opened, versions closed.
+/// The query for one origin: a row for each source whose content is not that of its current version. Its columns are
+/// those that `versions` reads, in that order: [`crate::versions::Found`].
 ///
-/// `OFFSET 0` keeps the planner from hashing a changed row twice; the count over `closed` makes its update
-/// finish before the insert, so that the index of current versions never sees two.
-pub fn statement(binding: &Binding, origin: Origin) -> String {
-    let stored = &binding.stored;
-    let (id, namespace) = (stored.id, stored.namespace_id);
+/// `OFFSET 0` keeps the planner from hashing a row twice.
+pub fn query(binding: &Binding, origin: Origin) -> String {
     let aliases: Vec<String> = (1..=binding.key.len()).map(|n| format!("k{n}")).collect();
+    let of_unknown = |value: &str| format!("CASE WHEN source_id IS NULL THEN {value} END");
     let key_texts: Vec<String> = binding
         .key
         .iter()
         .zip(&aliases)
-        .map(|(column, alias)| column.text(&format!("d.{alias}")))
+        .map(|(column, alias)| of_unknown(&column.text(alias)))
         .collect();
     format!(
-        "WITH differing AS MATERIALIZED ( \
-             SELECT {keys}, artifact, version_place, hash_key, new_hash, source_id IS NULL AS unknown, \
-                    CASE WHEN source_id IS NULL THEN pg_catalog.nextval('cortex.source_id_seq') \
-                         ELSE source_id END AS source_id \
-               FROM (SELECT state.*, CASE WHEN present THEN {hash} END AS new_hash FROM ({state}) state OFFSET 0) s \
-              WHERE new_hash IS DISTINCT FROM old_hash), \
-         closed AS ( \
-             UPDATE cortex.source_version v SET closed_by = (SELECT cortex._change_id({namespace})) \
-               FROM differing d WHERE v.ctid = d.version_place AND {still_open} RETURNING 1), \
-         made AS ( \
-             INSERT INTO cortex.source (id, namespace_id, artifact_id, binding_id, key, hash_key) \
-             SELECT d.source_id, {namespace}, d.artifact, {id}, ARRAY[{key_texts}], d.hash_key \
-               FROM differing d WHERE d.unknown RETURNING 1), \
-         opened AS ( \
-             INSERT INTO cortex.source_version (source_id, content_hash, opened_by) \
-             SELECT d.source_id, d.new_hash, (SELECT cortex._change_id({namespace})) \
-               FROM differing d \
-              WHERE d.new_hash IS NOT NULL AND (SELECT pg_catalog.count(*) FROM closed) >= 0 RETURNING 1) \
-         SELECT (SELECT pg_catalog.count(*) FROM opened), (SELECT pg_catalog.count(*) FROM closed)",
-        // Of a table without statistics the planner takes `closed_by IS NULL` for one row in 200 and would go through
-        // all of the open versions instead of the few places that are known.
-        still_open = "CASE WHEN v.closed_by IS NULL THEN true END",
-        state = state(binding, origin, &aliases),
-        keys = aliases.join(", "),
+        "SELECT version_place, {source_id}, new_hash, {hash_key}, {artifact}, {key_texts} \
+           FROM (SELECT state.*, CASE WHEN present THEN {hash} END AS new_hash FROM ({state}) state OFFSET 0) s \
+          WHERE new_hash IS DISTINCT FROM old_hash",
+        source_id = "CASE WHEN source_id IS NULL THEN pg_catalog.nextval('cortex.source_id_seq') ELSE source_id END",
+        hash_key = of_unknown("hash_key"),
+        artifact = of_unknown("artifact"),
         key_texts = key_texts.join(", "),
+        state = state(binding, origin, &aliases),
         hash = hash(binding),
+    )
+}
+
+/// A query for one key, whose columns are the arguments: its artifact id, whether the row is there, and the row's
+/// values. For keys whose equal values have one text.
+pub fn row(binding: &Binding) -> String {
+    let aliases: Vec<String> = (1..=binding.key.len()).map(|n| format!("k{n}")).collect();
+    let given: Vec<String> = (1..=binding.key.len()).map(|n| format!("${n}")).collect();
+    let same: Vec<String> = aliases
+        .iter()
+        .zip(&given)
+        .map(|(alias, given)| format!("r.{alias} OPERATOR(pg_catalog.=) {given}"))
+        .collect();
+    let values: Vec<String> = (1..=binding.values.len())
+        .map(|n| format!("r.v{n}"))
+        .collect();
+    format!(
+        "SELECT {artifact}, r.present, {values} FROM (SELECT) one LEFT JOIN ({live}) r ON {same}",
+        artifact = binding.artifact(&given),
+        values = values.join(", "),
+        live = live(binding, &aliases),
+        same = same.join(" AND ")
     )
 }
 

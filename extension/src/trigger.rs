@@ -15,13 +15,15 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use pgrx::{PgTrigger, pg_sys};
 
-use crate::binding::{Binding, STORED, Stored, qualified};
-use crate::db::{self, Access, Kept, Slot};
+use crate::binding::{Binding, Stored, qualified};
 use crate::error::{Fault, Outcome};
 use crate::hold;
+use crate::kept::{Access, Kept, Now};
 use crate::keys::{self, Keys};
+use crate::lookup;
 use crate::subxact::guarded;
 use crate::touch::{self, Origin};
+use crate::versions;
 
 /// Up to so many keys are looked up by index without asking how large the tables are.
 const FEW: i64 = 64;
@@ -80,112 +82,126 @@ fn close(binding_id: i32, failure: Fault) -> Outcome<()> {
 }
 
 fn touch(data: &pg_sys::TriggerData, binding_id: i32) -> Result<(), Fault> {
-    let Some(stored) = stored(binding_id)? else {
+    let now = Now::take();
+    let Some(stored) = lookup::binding(binding_id, &now)? else {
         return Ok(()); // the binding was erased or not restored; its trigger has nothing to follow
     };
     if stored.silent {
         return Ok(());
     }
+    let resolve = || Binding::resolve(Stored::clone(&stored));
     if data.tg_event & pg_sys::TRIGGER_EVENT_OPMASK == pg_sys::TRIGGER_EVENT_TRUNCATE {
-        let sql = touch::statement(&Binding::resolve(stored)?, Origin::Gone);
-        return run(&Kept::prepare(&sql, &[], Access::Planned, None)?, None);
+        may_truncate(data)?;
+        return versions::touch(&resolve()?, Origin::Gone, Access::Planned, None).map(drop);
     }
     let keys = Keys::of(data, &stored)?;
     if keys.count() == 0 {
         Ok(())
-    } else if keys.count() <= FEW || keys.count() <= source_count()? / LOOKED_UP {
-        run(&*kept_plan(stored, &keys)?, Some(&keys))
+    } else if keys.count() <= FEW || keys.count() <= source_count() / LOOKED_UP {
+        let plan = kept_plan(&stored, &keys)?;
+        if let (Some(row), Some(key)) = (&plan.row, keys.only())
+            && versions::follow_one(&stored, row, &key, &now)?
+        {
+            return Ok(());
+        }
+        versions::follow(&stored, &plan.query, Some(&keys), &now).map(drop)
     } else {
-        let sql = by_keys(&Binding::resolve(stored)?);
-        run(
-            &Kept::prepare(&sql, &[], Access::Scan, Some(&keys))?,
-            Some(&keys),
+        let keys_name = keys::NAME.to_string_lossy();
+        let origin = Origin::Keys(&keys_name);
+        versions::touch(&resolve()?, origin, Access::Scan, Some(&keys)).map(drop)
+    }
+}
+
+/// TRUNCATE removes rows that an older snapshot cannot see, so what its transaction reads of the table afterwards
+/// fits no state that ever was. It is let through in replica role, since an apply worker would try the same again
+/// and again.
+fn may_truncate(data: &pg_sys::TriggerData) -> Result<(), Fault> {
+    // SAFETY: backend variables; the server passes an open relation.
+    let (level, role, relation) = unsafe {
+        (
+            pg_sys::XactIsoLevel as u32,
+            pg_sys::SessionReplicationRole as u32,
+            (*data.tg_relation).rd_id,
         )
-    }
+    };
+    let level = match level {
+        _ if role == pg_sys::SESSION_REPLICATION_ROLE_REPLICA => return Ok(()),
+        pg_sys::XACT_REPEATABLE_READ => "REPEATABLE READ",
+        pg_sys::XACT_SERIALIZABLE => "SERIALIZABLE",
+        _ => return Ok(()),
+    };
+    Err(Fault::retry(format!(
+        "TRUNCATE of {}, which cortex follows, is refused in a {level} transaction",
+        qualified(relation)?
+    ))
+    .hint("Run TRUNCATE in a READ COMMITTED transaction, or DELETE the rows."))
 }
 
-fn run(statement: &Kept, keys: Option<&Keys>) -> Result<(), Fault> {
-    statement.write(&[], keys, |_| Ok(())).map(drop)
-}
-
-fn by_keys(binding: &Binding) -> String {
-    touch::statement(binding, Origin::Keys(&keys::NAME.to_string_lossy()))
-}
-
-/// The binding as committed now, whatever the transaction's isolation level.
-fn stored(binding_id: i32) -> Result<Option<Stored>, Fault> {
-    thread_local! {
-        static FIND: Slot = const { Slot::new() };
-    }
-    let sql = format!("SELECT {STORED} FROM cortex.binding b WHERE b.id = $1");
-    db::kept(&FIND, &sql, &[pg_sys::INT4OID])?
-        .write_one(&[binding_id.into_datum()], Stored::from_row)
-}
-
-/// A statement that looks its keys up by index, kept for as long as what it was made from stays.
+/// Queries that look keys up by index, kept for as long as what they were made from stays.
 struct Plan {
-    stored: Stored,
+    stored: Rc<Stored>,
     table: String,
     types: Vec<pg_sys::Oid>,
-    kept: Rc<Kept>,
+    /// For some keys.
+    query: Kept,
+    /// For one key, where equal keys have one artifact id.
+    row: Option<Kept>,
 }
 
 /// The binding's plan, made anew when the binding, the table's name or the key's types have changed.
-fn kept_plan(stored: Stored, keys: &Keys) -> Result<Rc<Kept>, Fault> {
+fn kept_plan(stored: &Rc<Stored>, keys: &Keys) -> Result<Rc<Plan>, Fault> {
     thread_local! {
-        static PLANS: RefCell<HashMap<i32, Plan>> = RefCell::new(HashMap::new());
+        static PLANS: RefCell<HashMap<i32, Rc<Plan>>> = RefCell::default();
     }
     let table = qualified(stored.relation)?;
     let found = PLANS.with_borrow(|plans| {
         plans
             .get(&stored.id)
             .filter(|plan| {
-                plan.stored == stored && plan.table == table && plan.types == keys.types()
+                plan.stored == *stored && plan.table == table && plan.types == keys.types()
             })
-            .map(|plan| plan.kept.clone())
+            .cloned()
     });
-    if let Some(kept) = found {
-        return Ok(kept);
+    if let Some(plan) = found {
+        return Ok(plan);
     }
-    let binding = Binding::resolve(stored)?;
-    let kept = Rc::new(Kept::prepare(
-        &by_keys(&binding),
-        &[],
-        Access::Index,
-        Some(keys),
-    )?);
-    let stored = binding.stored;
-    let plan = Plan {
+    let binding = Binding::resolve(Stored::clone(stored))?;
+    let query = touch::query(&binding, Origin::Keys(&keys::NAME.to_string_lossy()));
+    let row = binding
+        .exact_key()
+        .then(|| Kept::prepare(&touch::row(&binding), keys.types(), Access::Index, None))
+        .transpose()?;
+    let plan = Rc::new(Plan {
+        stored: stored.clone(),
         table,
         types: keys.types().to_vec(),
-        kept: kept.clone(),
-        stored,
-    };
+        query: Kept::prepare(&query, &[], Access::Index, Some(keys))?,
+        row,
+    });
     PLANS.with_borrow_mut(|plans| {
         if plans.len() >= KEPT_PLANS {
             plans.clear();
         }
-        plans.insert(plan.stored.id, plan);
+        plans.insert(stored.id, plan.clone());
     });
-    Ok(kept)
+    Ok(plan)
 }
 
 /// About how many sources there are, from the size of their table: statistics may not have come yet.
-fn source_count() -> Result<i64, Fault> {
-    // SAFETY: look-ups by name; the relation is closed before anything can fail, its lock kept to the end of the
-    // transaction as for any table that was read.
+fn source_count() -> i64 {
+    let Some(table) = lookup::relation(c"source") else {
+        return 0;
+    };
+    // SAFETY: the relation is closed before anything can fail, its lock kept to the end of the transaction as for any
+    // table that was read.
     let pages = unsafe {
-        let table = pg_sys::get_relname_relid(
-            c"source".as_ptr(),
-            pg_sys::get_namespace_oid(c"cortex".as_ptr(), false),
-        );
         let relation = pg_sys::relation_open(table, pg_sys::AccessShareLock as i32);
         let pages =
             pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM);
         pg_sys::relation_close(relation, pg_sys::NoLock as i32);
         pages
     };
-    Ok(i64::from(pages) * SOURCES_PER_PAGE)
+    i64::from(pages) * SOURCES_PER_PAGE
 }
 
 /// Whether a statement has touched nothing.

@@ -36,6 +36,52 @@ fn a_paused_binding_is_held_until_it_is_resumed() {
 }
 
 #[test]
+fn a_session_that_knows_the_binding_notices_every_pause_and_its_end() {
+    let (database, mut client) = Database::with_cortex();
+    notes(&mut client);
+    bind(&mut client, "note", "title_column => 'title'");
+    let mut writer = database.connect();
+    let mut number = 0;
+    let mut write = |writer: &mut Client| {
+        number += 1;
+        writer
+            .batch_execute(&format!("UPDATE note SET body = 'n {number}' WHERE id < 3"))
+            .unwrap();
+    };
+    let none = Vec::<String>::new();
+    for _ in 0..2 {
+        write(&mut writer);
+        assert_eq!(differences(&mut client, NOTE_ROWS), none);
+        client.batch_execute("SELECT cortex_pause('note')").unwrap();
+        write(&mut writer);
+        assert_ne!(differences(&mut client, NOTE_ROWS), none);
+        client
+            .batch_execute("SELECT cortex_resume('note')")
+            .unwrap();
+    }
+    // A pause that is rolled back leaves the binding's row as it was.
+    writer
+        .batch_execute("BEGIN; SAVEPOINT s; SELECT cortex_pause('note')")
+        .unwrap();
+    write(&mut writer);
+    writer.batch_execute("ROLLBACK TO s").unwrap();
+    write(&mut writer);
+    writer.batch_execute("COMMIT").unwrap();
+    assert_eq!(differences(&mut client, NOTE_ROWS), none);
+    // One that begins and ends within a transaction, around writes of its own.
+    writer
+        .batch_execute("BEGIN; SELECT cortex_pause('note')")
+        .unwrap();
+    write(&mut writer);
+    writer
+        .batch_execute("SELECT cortex_resume('note')")
+        .unwrap();
+    write(&mut writer);
+    writer.batch_execute("COMMIT").unwrap();
+    assert_eq!(differences(&mut client, NOTE_ROWS), none);
+}
+
+#[test]
 fn a_resume_waits_for_writers_that_saw_the_pause() {
     let (database, mut client) = Database::with_cortex();
     notes(&mut client);
