@@ -6,5 +6,7 @@
 //! files alone, by [`vectors::check`].
 
 pub mod library;
+#[cfg(feature = "ollama")]
+pub mod ollama;
 pub mod tamper;
 pub mod vectors;

@@ -30,7 +30,7 @@ impl Running {
     fn start(config: &Config, encoder: Encoder) -> Self {
         let stop = CancellationToken::new();
         let db = Db::open(&config.database, "worker").unwrap();
-        let worker = Worker::new(db, encoder, config, stop.clone());
+        let worker = Worker::new(db, encoder, config, stop.clone()).unwrap();
         let status = worker.status();
         Running {
             status,

@@ -4,6 +4,7 @@
 //! session state is relied on, so PgBouncer may hand every transaction to another server connection.
 //! (Outside a transaction it might do so between preparing a statement and running it.)
 
+pub mod builds;
 mod catalog;
 mod failure;
 pub mod jobs;

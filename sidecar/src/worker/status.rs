@@ -26,6 +26,8 @@ pub struct View {
     pub state: &'static str,
     /// Whether it embeds; if not, why.
     pub embedding: String,
+    /// Who writes claims for it: the name of the language model, or why there is none.
+    pub building: String,
     /// Whether it is woken by notifications. Otherwise it polls.
     pub listening: bool,
     /// Changes that it numbered.
@@ -34,6 +36,10 @@ pub struct View {
     pub jobs_done: u64,
     /// Jobs that it gave back after an error.
     pub jobs_failed: u64,
+    /// Sources that it made claims of.
+    pub builds_done: u64,
+    /// Builds that it gave back after an error.
+    pub builds_failed: u64,
     /// Milliseconds since it last looked for changes to number.
     pub last_seal_ms_ago: Option<u64>,
     /// The last error, until the next success.
@@ -41,15 +47,18 @@ pub struct View {
 }
 
 impl Status {
-    pub(super) fn new(name: String, no_model: Option<&str>) -> Self {
+    pub(super) fn new(name: String, no_model: Option<&str>, building: String) -> Self {
         let view = View {
             name,
             state: "starting",
             embedding: no_model.unwrap_or("ready").to_owned(),
+            building,
             listening: false,
             sealed: 0,
             jobs_done: 0,
             jobs_failed: 0,
+            builds_done: 0,
+            builds_failed: 0,
             last_seal_ms_ago: None,
             last_error: None,
         };
@@ -113,6 +122,17 @@ impl Status {
 
     pub(super) fn job_failed(&self) {
         self.lock().view.jobs_failed += 1;
+    }
+
+    pub(super) fn build_done(&self) {
+        self.lock().view.builds_done += 1;
+    }
+
+    pub(super) fn build_failed(&self, failure: &Failure) {
+        let mut inner = self.lock();
+        inner.view.builds_failed += 1;
+        // Not the message: it may quote a source.
+        inner.view.last_error = Some(format!("a build failed: {}", failure.code));
     }
 
     pub(super) fn stopped(&self) {
