@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod command;
 pub mod http;
 pub mod pooler;
+pub mod worker;
 
 use std::ffi::OsString;
 use std::sync::Arc;
