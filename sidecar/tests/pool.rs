@@ -85,6 +85,7 @@ async fn stat(session: &mut PgConnection, name: &str) -> i64 {
 async fn ready(settings: Value) -> (Database, PgConnection) {
     let database = Database::new().await;
     let mut session = database.session().await;
+    run(&mut session, "SELECT cortex_create_namespace('default')").await;
     let mut all = json!({"builder": "model"});
     for (key, value) in settings.as_object().unwrap() {
         all[key] = value.clone();
@@ -123,14 +124,17 @@ async fn what_is_wanted_is_built_grounded_embedded_and_read() {
     )
     .await;
     assert!(tokens > 100, "{tokens}");
-    // Each claim has its vector in the namespace's space, and a search finds it.
+    // Each claim has its vector in the namespace's space, and a read serves it.
     until(&mut session, "the vectors are there", "SELECT NOT EXISTS (SELECT FROM cortex.claim c WHERE NOT EXISTS (SELECT FROM cortex.emb_1 e WHERE e.item_id = c.id))").await;
-    let found: bool = value(
+    let payload: String = value(
         &mut session,
-        "SELECT bool_or(body = 'The kestrel of Berlin saw 3 voles.') FROM cortex_search('voles Berlin')",
+        "SELECT payload FROM cortex_read('voles Berlin')",
     )
     .await;
-    assert!(found);
+    assert!(
+        payload.contains("The kestrel of Berlin saw 3 voles."),
+        "{payload}"
+    );
     let view = worker.status.view();
     assert_eq!((view.builds_done, view.builds_failed), (1, 0));
     assert_eq!(view.building, "scripted");
