@@ -58,7 +58,7 @@ BEGIN
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', signature, role);
     END LOOP;
     EXECUTE format('GRANT USAGE ON SCHEMA cortex TO %s', role);
-    EXECUTE format('GRANT SELECT ON cortex.namespaces, cortex.bindings, cortex.traces, cortex.jobs TO %s', role);
+    EXECUTE format('GRANT SELECT ON cortex.namespaces, cortex.bindings, cortex.traces, cortex.jobs, cortex.pool_stats TO %s', role);
 END
 $$;
 
@@ -77,7 +77,7 @@ BEGIN
         FOR signature IN SELECT cortex._signatures('reader') LOOP
             EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM %s', signature, role);
         END LOOP;
-        EXECUTE format('REVOKE SELECT ON cortex.namespaces, cortex.bindings, cortex.traces, cortex.jobs FROM %s', role);
+        EXECUTE format('REVOKE SELECT ON cortex.namespaces, cortex.bindings, cortex.traces, cortex.jobs, cortex.pool_stats FROM %s', role);
         EXECUTE format('REVOKE USAGE ON SCHEMA cortex FROM %s', role);
     END IF;
 END
@@ -108,9 +108,12 @@ AS $$
      WHERE d.deptype = 'e' AND d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclass
        AND p.proname = ANY (CASE audience
            WHEN 'reader' THEN ARRAY['cortex_search', 'cortex_read', 'cortex_read_log', 'cortex_ask', 'cortex_verify',
-                                    'cortex_drift', 'cortex_trace', 'cortex_has_source', 'cortex_version']
+                                    'cortex_drift', 'cortex_trace', 'cortex_has_source', 'cortex_version',
+                                    'cortex_build_want', 'cortex_drill', 'cortex_events', 'cortex_stats']
            WHEN 'worker' THEN ARRAY['cortex_seal', 'cortex_work', 'cortex_job_take', 'cortex_job_run',
                                     'cortex_job_heartbeat', 'cortex_job_fail', 'cortex_embed_take', 'cortex_embed_commit',
+                                    'cortex_build_take', 'cortex_build_commit', 'cortex_build_fail',
+                                    'cortex_unit_evict', 'cortex_pool_purge',
                                     'cortex_space_register', 'cortex_space_use', 'cortex_source_put',
                                     'cortex_source_changed', 'cortex_source_deleted', 'cortex_has_source',
                                     'cortex_version', 'cortex_health']

@@ -28,22 +28,41 @@ BEGIN
     )
     SELECT array_agg(id), array_agg(DISTINCT namespace_id) INTO numbered, namespaces FROM done;
     IF numbered IS NULL THEN
+        PERFORM cortex._take_reports(NULL);
         RETURN 0;
     END IF;
 
-    -- A document counts from the seal that finds its version open to the seal that finds it closed.
+    -- What was made of a version counts from the seal that finds the version open to the seal that finds it closed;
+    -- claims also no longer from the seal that finds their unit evicted.
     WITH moved AS (
-        SELECT d.namespace_id, d.chunk_count, d.chunk_terms, d.claim_count, d.claim_terms
+        SELECT d.namespace_id, d.chunk_count, d.chunk_terms, k.n * d.claim_count AS claim_count, k.n * d.claim_terms AS claim_terms
           FROM cortex.document d
           JOIN cortex.source_version v ON v.id = d.version_id
           LEFT JOIN cortex.change closing ON closing.id = v.closed_by
+          LEFT JOIN cortex.unit u ON u.version_id = d.version_id AND u.purpose = 'extract' AND u.evicted_by IS NOT NULL
+          LEFT JOIN cortex.change evicting ON evicting.id = u.evicted_by
+         CROSS JOIN LATERAL (SELECT (evicting.seq IS NULL)::integer AS n) k
          WHERE d.added_by = ANY (numbered) AND closing.seq IS NULL
         UNION ALL
-        SELECT d.namespace_id, - d.chunk_count, - d.chunk_terms, - d.claim_count, - d.claim_terms
+        SELECT d.namespace_id, - d.chunk_count, - d.chunk_terms, - k.n * d.claim_count, - k.n * d.claim_terms
           FROM cortex.source_version v
           JOIN cortex.document d ON d.version_id = v.id
           JOIN cortex.change adding ON adding.id = d.added_by
+          LEFT JOIN cortex.unit u ON u.version_id = d.version_id AND u.purpose = 'extract' AND u.evicted_by IS NOT NULL
+          LEFT JOIN cortex.change evicting ON evicting.id = u.evicted_by
+         CROSS JOIN LATERAL (SELECT (evicting.seq IS NULL OR evicting.id = ANY (numbered))::integer AS n) k
          WHERE v.closed_by = ANY (numbered) AND adding.seq IS NOT NULL AND NOT d.added_by = ANY (numbered)
+        UNION ALL
+        SELECT d.namespace_id, 0, 0, - d.claim_count, - d.claim_terms
+          FROM cortex.unit u
+          JOIN cortex.document d ON d.version_id = u.version_id
+          JOIN cortex.change adding ON adding.id = d.added_by
+          JOIN cortex.source_version v ON v.id = u.version_id
+          LEFT JOIN cortex.change closing ON closing.id = v.closed_by
+         WHERE u.evicted_by = ANY (numbered) AND u.purpose = 'extract'
+           AND adding.seq IS NOT NULL AND NOT d.added_by = ANY (numbered) AND closing.seq IS NULL
+        UNION ALL
+        SELECT m.namespace_id, 0, 0, m.claim_count, m.claim_terms FROM cortex._additions_moved(numbered) m
     ), net AS (
         SELECT namespace_id, sum(chunk_count) AS chunk_count, sum(chunk_terms) AS chunk_terms,
                sum(claim_count) AS claim_count, sum(claim_terms) AS claim_terms
@@ -73,6 +92,8 @@ BEGIN
       ) part
       JOIN cortex.change c ON c.id = part.opened_by;
 
+    PERFORM cortex._plan_eager(numbered);
+    PERFORM cortex._take_reports(numbered);
     RETURN cardinality(numbered);
 END
 $$;
@@ -87,7 +108,8 @@ BEGIN
 END
 $$;
 
--- One job for this worker, if any is due. A lease that ran out counts as a failed attempt.
+-- One job for this worker, if any is due. A lease that ran out counts as a failed attempt. Builds are taken with
+-- cortex_build_take, which hands out what they need.
 CREATE FUNCTION cortex_job_take(worker text, kinds text[] DEFAULT NULL, lease interval DEFAULT '60 seconds')
     RETURNS TABLE (job_id bigint, kind text, namespace text, payload jsonb, attempts integer)
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -98,9 +120,7 @@ BEGIN
         RAISE EXCEPTION 'a worker needs a name' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     PERFORM cortex._check_lease(lease);
-    PERFORM cortex._job_failed(j.id, format('the lease of worker %s ran out', j.worker), 8)
-       FROM (SELECT id, worker FROM cortex.job WHERE state = 'running' AND lease_until < clock_timestamp()
-              FOR UPDATE SKIP LOCKED) j;
+    PERFORM cortex._jobs_expire();
     RETURN QUERY
     UPDATE cortex.job j
        SET state = 'running', worker = cortex_job_take.worker, lease_until = clock_timestamp() + lease,
@@ -108,9 +128,20 @@ BEGIN
       FROM cortex.namespace n
      WHERE n.id = j.namespace_id
        AND j.id = (SELECT id FROM cortex.job
-                    WHERE state = 'ready' AND run_after <= clock_timestamp() AND (kinds IS NULL OR kind = ANY (kinds))
+                    WHERE state = 'ready' AND run_after <= clock_timestamp() AND (kinds IS NULL AND kind NOT IN ('build', 'plan') OR kind = ANY (kinds))
                     ORDER BY run_after, id LIMIT 1 FOR UPDATE SKIP LOCKED)
     RETURNING j.id, j.kind, n.name, j.payload, j.attempts;
+END
+$$;
+
+-- Running jobs whose lease ran out go back to the queue.
+CREATE FUNCTION cortex._jobs_expire() RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM cortex._job_failed(j.id, format('the lease of worker %s ran out', j.worker), 8)
+       FROM (SELECT id, worker FROM cortex.job WHERE state = 'running' AND lease_until < clock_timestamp()
+              FOR UPDATE SKIP LOCKED) j;
 END
 $$;
 
@@ -198,7 +229,8 @@ BEGIN
         held.payload := coalesce(step.next, held.payload);
     ELSE
         RAISE EXCEPTION 'a job of kind % is not run by cortex_job_run', held.kind
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'Use cortex_embed_take and cortex_embed_commit.';
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Use cortex_embed_take and cortex_embed_commit, or cortex_build_take and cortex_build_commit.';
     END CASE;
 
     IF step.done THEN

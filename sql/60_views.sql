@@ -43,7 +43,8 @@ SELECT n.name AS namespace,
        NOT EXISTS (SELECT FROM cortex.source_version o WHERE o.id = ANY (c.version_ids) AND o.closed_by IS NOT NULL)
            AND NOT EXISTS (SELECT FROM cortex.source_version o JOIN cortex.source os ON os.id = o.source_id
                              JOIN cortex.hold h ON h.binding_id = os.binding_id AND h.released_by IS NULL
-                            WHERE o.id = ANY (c.version_ids)) AS fresh
+                            WHERE o.id = ANY (c.version_ids))
+           AND NOT EXISTS (SELECT FROM cortex.unit u WHERE u.id = c.unit_id AND u.evicted_by IS NOT NULL) AS fresh
   FROM cortex.claim c
   JOIN cortex.namespace n ON n.id = c.namespace_id
   JOIN cortex.source_version v ON v.id = c.version_ids[1]
@@ -57,22 +58,62 @@ SELECT n.name AS namespace,
        s.artifact_id,
        v.id AS version_id,
        c.body,
-       closing.id AS closed_by,
-       closing.seq AS closed_seq,
-       coalesce(closing.made_at, h.opened_at) AS closed_at,
-       CASE WHEN closing.id IS NULL THEN 'held: ' || h.reason
-            WHEN next.id IS NULL THEN 'deleted'
-            ELSE 'updated' END AS reason,
+       coalesce(closing.id, evicting.id) AS closed_by,
+       coalesce(closing.seq, evicting.seq) AS closed_seq,
+       coalesce(closing.made_at, evicting.made_at, h.opened_at) AS closed_at,
+       CASE WHEN closing.id IS NOT NULL THEN CASE WHEN next.id IS NULL THEN 'deleted' ELSE 'updated' END
+            WHEN evicting.id IS NOT NULL THEN 'evicted'
+            ELSE 'held: ' || h.reason END AS reason,
        next.id AS superseded_by
   FROM cortex.claim c
   JOIN cortex.namespace n ON n.id = c.namespace_id
   JOIN cortex.source_version v ON v.id = ANY (c.version_ids)
   JOIN cortex.source s ON s.id = v.source_id
+  JOIN cortex.unit u ON u.id = c.unit_id
   LEFT JOIN cortex.change closing ON closing.id = v.closed_by
+  LEFT JOIN cortex.change evicting ON evicting.id = u.evicted_by
   LEFT JOIN LATERAL (SELECT h.reason, h.opened_at FROM cortex.hold h
                       WHERE h.binding_id = s.binding_id AND h.released_by IS NULL ORDER BY h.id LIMIT 1) h ON true
   LEFT JOIN cortex.source_version next ON next.source_id = v.source_id AND next.closed_by IS NULL AND next.id <> v.id
- WHERE (closing.id IS NOT NULL OR h.reason IS NOT NULL) AND n.id IN (SELECT id FROM cortex._readable);
+ WHERE (closing.id IS NOT NULL OR evicting.id IS NOT NULL OR h.reason IS NOT NULL) AND n.id IN (SELECT id FROM cortex._readable);
+
+-- Every unit: what was drawn from one source version for one purpose, and what it cost.
+CREATE VIEW cortex.units WITH (security_barrier) AS
+SELECT n.name AS namespace,
+       u.id AS unit_id,
+       s.artifact_id,
+       u.version_id,
+       u.purpose,
+       u.builder,
+       (SELECT count(*) FROM cortex.claim c WHERE c.unit_id = u.id) AS claims,
+       CASE u.purpose WHEN 'model' THEN (SELECT count(*) FROM cortex.unit_chunk k WHERE k.unit_id = u.id)
+            ELSE (SELECT d.chunk_count FROM cortex.document d WHERE d.version_id = u.version_id) END AS chunks_covered,
+       (SELECT d.chunk_count FROM cortex.document d WHERE d.version_id = u.version_id) AS chunks,
+       CASE WHEN u.evicted_by IS NOT NULL THEN 'evicted'
+            WHEN v.closed_by IS NOT NULL THEN 'stale'
+            WHEN EXISTS (SELECT FROM cortex.hold h WHERE h.binding_id = s.binding_id AND h.released_by IS NULL) THEN 'held'
+            ELSE 'fresh' END AS state,
+       cost.prompt_tokens,
+       cost.completion_tokens,
+       u.created_at
+  FROM cortex.unit u
+  JOIN cortex.namespace n ON n.id = u.namespace_id
+  JOIN cortex.source s ON s.id = u.source_id
+  JOIN cortex.source_version v ON v.id = u.version_id
+ CROSS JOIN LATERAL (SELECT coalesce(sum(a.prompt_tokens), 0)::bigint AS prompt_tokens,
+                            coalesce(sum(a.completion_tokens), 0)::bigint AS completion_tokens
+                       FROM cortex.unit_addition a WHERE a.unit_id = u.id) cost
+ WHERE n.id IN (SELECT id FROM cortex._readable);
+
+-- Every counter; with a model where it counts a model's tokens.
+CREATE VIEW cortex.pool_stats WITH (security_barrier) AS
+SELECT n.name AS namespace,
+       c.name AS counter,
+       nullif(c.model, '') AS model,
+       c.value
+  FROM cortex._counted c
+  JOIN cortex.namespace n ON n.id = c.namespace_id
+ WHERE n.id IN (SELECT id FROM cortex._readable);
 
 CREATE VIEW cortex.jobs WITH (security_barrier) AS
 SELECT j.id AS job_id,

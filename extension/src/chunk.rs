@@ -172,7 +172,12 @@ pub fn store(
         None => build(&document),
     };
     let change = change_id(namespace_id)?;
-    let count = |items: &[Item]| items.iter().map(|item| i64::from(item.length)).sum::<i64>();
+    let count = |items: &[Item]| {
+        items
+            .iter()
+            .map(|item| i64::from(item.words.length))
+            .sum::<i64>()
+    };
     let ours = db::write_one(
         "INSERT INTO cortex.document (version_id, namespace_id, title, origin, dated, chunk_count, chunk_terms, \
                                       claim_count, claim_terms, chunker, analyzer, note, added_by) \
@@ -208,8 +213,39 @@ struct Item {
     tokens: u32,
     /// Of a claim: which chunk it was drawn from.
     chunk: usize,
-    terms: BTreeMap<String, u32>,
-    length: u32,
+    words: Words,
+}
+
+/// The terms of an item, those of its title included.
+pub struct Words {
+    /// How often each term occurs.
+    pub terms: BTreeMap<String, u32>,
+    /// Terms in all, repeats counted.
+    pub length: u32,
+}
+
+/// The terms of a document's title.
+pub struct Title(Words);
+
+impl Title {
+    /// None or blank: no terms.
+    pub fn new(title: Option<&str>) -> Self {
+        let (terms, length) = analyzer::term_counts(title.unwrap_or(""));
+        Title(Words { terms, length })
+    }
+
+    /// The terms of a chunk or claim of the document. The title answers for every part of it, as the header over
+    /// a served claim does.
+    pub fn words(&self, text: &str) -> Words {
+        let (mut terms, length) = analyzer::term_counts(text);
+        for (term, n) in &self.0.terms {
+            *terms.entry(term.clone()).or_default() += n;
+        }
+        Words {
+            terms,
+            length: length + self.0.length,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -220,22 +256,13 @@ struct Built {
 
 fn build(document: &Document) -> Built {
     let text = document.text.as_str();
-    let title = document.title.as_deref().unwrap_or("");
-    let (title_terms, title_length) = analyzer::term_counts(title);
-    // The title answers for every part of its document, as the header over a served claim does.
-    let item = |start: usize, end: usize, tokens: u32, chunk: usize| {
-        let (mut terms, length) = analyzer::term_counts(&text[start..end]);
-        for (term, n) in &title_terms {
-            *terms.entry(term.clone()).or_default() += n;
-        }
-        Item {
-            start,
-            end,
-            tokens,
-            chunk,
-            terms,
-            length: length + title_length,
-        }
+    let title = Title::new(document.title.as_deref());
+    let item = |start: usize, end: usize, tokens: u32, chunk: usize| Item {
+        start,
+        end,
+        tokens,
+        chunk,
+        words: title.words(&text[start..end]),
     };
     let mut built = Built::default();
     for (n, chunk) in chunker::chunk(text, &ChunkOptions::default())
@@ -266,11 +293,7 @@ fn insert(
     made: &mut Made,
 ) -> Result<(), Fault> {
     let total = built.chunks.len() + built.claims.len();
-    let ids = db::write(
-        "SELECT pg_catalog.nextval('cortex.item_id_seq') FROM pg_catalog.generate_series(1, $1)",
-        &[(total as i32).into()],
-        |row| row.must::<i64>(1),
-    )?;
+    let ids = new_ids(total)?;
     let (chunk_ids, claim_ids) = ids.split_at(built.chunks.len());
     made.first = made.first.or(ids.first().copied());
     made.last = ids.last().copied().or(made.last);
@@ -279,7 +302,10 @@ fn insert(
     let leaves = |target: Target, ids: &[i64], items: &[Item]| -> Result<Vec<Vec<u8>>, Fault> {
         ids.iter()
             .zip(items)
-            .map(|(id, item)| leaf(target, *id, version, item, text))
+            .map(|(id, item)| {
+                let span = (item.start as u64, item.end as u64);
+                leaf(target, *id, version, span, &text[item.start..item.end])
+            })
             .collect()
     };
     let bodies = |items: &[Item]| {
@@ -315,11 +341,12 @@ fn insert(
     )?;
     if !built.claims.is_empty() {
         let unit = db::write_one(
-            "INSERT INTO cortex.unit (namespace_id, source_id, purpose, builder, added_by) \
-             VALUES ($1, $2, 'sentences', $3, $4) RETURNING id",
+            "INSERT INTO cortex.unit (namespace_id, source_id, version_id, purpose, builder, added_by) \
+             VALUES ($1, $2, $3, 'extract', $4, $5) RETURNING id",
             &[
                 namespace_id.into(),
                 version.source_id.into(),
+                version.id.into(),
                 extract::NAME.into(),
                 change.into(),
             ],
@@ -350,34 +377,36 @@ fn insert(
             ],
         )?;
     }
+    let words = |items: Vec<Item>| items.into_iter().map(|item| item.words).collect::<Vec<_>>();
     insert_postings(
         namespace_id,
         change,
         version.id,
-        (chunk_ids, &built.chunks),
-        (claim_ids, &built.claims),
+        (chunk_ids, &words(built.chunks)),
+        (claim_ids, &words(built.claims)),
     )
 }
 
-fn insert_postings(
+/// Writes the lexical index of chunks and claims (ids and terms of each) that one change made of one version.
+pub fn insert_postings(
     namespace_id: i32,
     change: i64,
     version_id: i64,
-    chunks: (&[i64], &[Item]),
-    claims: (&[i64], &[Item]),
+    chunks: (&[i64], &[Words]),
+    claims: (&[i64], &[Words]),
 ) -> Result<(), Fault> {
     // Chunks are numbered before claims, so the first chunk is the base of both.
-    let Some(base) = chunks.0.first().copied() else {
+    let Some(base) = chunks.0.first().or(claims.0.first()).copied() else {
         return Ok(());
     };
     let mut hits: BTreeMap<&str, [Vec<Hit>; 2]> = BTreeMap::new();
     for (side, (ids, items)) in [chunks, claims].into_iter().enumerate() {
-        for (id, item) in ids.iter().zip(items) {
-            for (term, tf) in &item.terms {
+        for (id, words) in ids.iter().zip(items) {
+            for (term, tf) in &words.terms {
                 hits.entry(term).or_default()[side].push(Hit {
                     item: *id,
                     tf: *tf,
-                    length: item.length,
+                    length: words.length,
                 });
             }
         }
@@ -404,11 +433,12 @@ fn insert_postings(
     Ok(())
 }
 
-fn leaf(
+/// The leaf hash of an item with this span and text.
+pub fn leaf(
     target: Target,
     id: i64,
     version: &Version,
-    item: &Item,
+    (start, end): (u64, u64),
     text: &str,
 ) -> Result<Vec<u8>, Fault> {
     let leaf = Leaf {
@@ -417,13 +447,22 @@ fn leaf(
         artifact: &version.artifact_id,
         version: version.id,
         content: version.content,
-        start: item.start as u64,
-        end: item.end as u64,
+        start,
+        end,
     };
-    match leaf.hash(&version.hash_key, &text[item.start..item.end]) {
+    match leaf.hash(&version.hash_key, text) {
         Ok(hash) => Ok(hash.0.to_vec()),
         Err(error) => Err(Fault::internal(format!("leaf of item {id}: {error}"))),
     }
+}
+
+/// `n` new ids of chunks and claims, ascending.
+pub fn new_ids(n: usize) -> Result<Vec<i64>, Fault> {
+    db::write(
+        "SELECT pg_catalog.nextval('cortex.item_id_seq') FROM pg_catalog.generate_series(1, $1)",
+        &[(n as i32).into()],
+        |row| row.must::<i64>(1),
+    )
 }
 
 /// 32 bytes of a key or a digest column.

@@ -3,6 +3,7 @@
 mod ask;
 mod bind;
 mod binding;
+mod build;
 mod chunk;
 mod db;
 mod ddl;
@@ -11,6 +12,7 @@ mod hold;
 mod keys;
 mod load;
 mod lock;
+mod pool;
 mod put;
 mod read;
 mod reconcile;
@@ -82,9 +84,29 @@ pgrx::extension_sql_file!(
     ]
 );
 pgrx::extension_sql_file!(
+    "../../sql/55_pool.sql",
+    name = "pool",
+    requires = ["tables", "space", build::nearest_word, build::normal_text]
+);
+pgrx::extension_sql_file!(
+    "../../sql/56_event.sql",
+    name = "event",
+    requires = ["tables", "pool"]
+);
+pgrx::extension_sql_file!(
+    "../../sql/57_want.sql",
+    name = "want",
+    requires = ["work", "event", build::add_claims]
+);
+pgrx::extension_sql_file!(
+    "../../sql/58_build.sql",
+    name = "build",
+    requires = ["want", build::ungrounded, vector::vector_fits]
+);
+pgrx::extension_sql_file!(
     "../../sql/60_views.sql",
     name = "views",
-    requires = ["bind", "space", "work"]
+    requires = ["bind", "space", "work", "build"]
 );
 pgrx::extension_sql_file!("../../sql/90_rights.sql", name = "rights", finalize);
 

@@ -156,7 +156,8 @@ fn namespace_id(sql: &str, namespace: &str) -> Result<i32, Fault> {
     id.ok_or_else(|| Fault::internal("a namespace has no id".into()))
 }
 
-fn version(id: i64) -> Result<Version, Fault> {
+/// A source version with what its leaves are bound to.
+pub fn version(id: i64) -> Result<Version, Fault> {
     let version = db::write_one(
         "SELECT v.id, v.source_id, s.artifact_id, s.hash_key, v.content_hash \
            FROM cortex.source_version v JOIN cortex.source s ON s.id = v.source_id WHERE v.id = $1",

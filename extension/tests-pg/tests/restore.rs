@@ -4,6 +4,10 @@
 use std::io::Write;
 use std::process::{Output, Stdio};
 
+use cortex_extension_tests::pool::{
+    build_all, commit, events, modelled, reworded, served, take, want,
+};
+use cortex_extension_tests::serving::{cortex_work, json, put, use_space};
 use cortex_extension_tests::{Database, bind, differences, one, state, work};
 use postgres::Client;
 
@@ -249,4 +253,78 @@ fn loading_data_with_triggers_disabled_is_noticed() {
     );
     one::<String>(&mut client, "SELECT cortex_reconcile('note')::text");
     assert_eq!(differing(&mut client), Vec::<String>::new());
+}
+
+/// The pool as it is: settings, profiles, events, counters, units and what they cover, questions, jobs.
+fn pool(client: &mut Client) -> serde_json::Value {
+    json(
+        client,
+        "(SELECT jsonb_build_array( \
+            cortex_stats(), cortex_pool_set('default', '{}'), cortex._profile(1, 'short'), \
+            (SELECT jsonb_agg(u ORDER BY unit_id) FROM cortex.units u), \
+            (SELECT jsonb_agg(k ORDER BY chunk_id) FROM cortex.unit_chunk k), \
+            (SELECT jsonb_agg(a ORDER BY id) FROM cortex.unit_addition a), \
+            (SELECT jsonb_agg(q ORDER BY id) FROM cortex.question q), \
+            (SELECT jsonb_agg(e ORDER BY id) FROM cortex.event e), \
+            (SELECT jsonb_agg(d ORDER BY id) FROM cortex.event_draft d), \
+            (SELECT jsonb_agg(j ORDER BY id) FROM cortex.job j)))",
+    )
+}
+
+#[test]
+fn the_pool_comes_back_and_goes_on() {
+    let (database, mut client) = Database::with_cortex();
+    modelled(
+        &mut client,
+        serde_json::json!({"gate": 0.4, "event_cap": 4, "synthesis": {"depth": 1}}),
+    );
+    client
+        .batch_execute("SELECT cortex_profile_set('default', 'short', '{\"budget_tokens\": 99}')")
+        .unwrap();
+    use_space(&mut client, "m", 3);
+    for source in ["a", "b", "c"] {
+        put(
+            &mut client,
+            source,
+            &format!("The valve of {source} is red."),
+        );
+        want(&mut client, source, &[]);
+    }
+    let wanted = cortex_extension_tests::pool::wanted(&mut client, "a", &[]);
+    json(
+        &mut client,
+        &format!("cortex_build_want('{wanted}', 'default', '[1,2,3]')"),
+    );
+    let taken = take(&mut client, "w", "1 hour").unwrap();
+    commit(
+        &mut client,
+        taken.job,
+        "w",
+        &serde_json::json!(["A valve is red."]),
+        "",
+    );
+    cortex_work(&mut client);
+    let taken = take(&mut client, "w", "1 hour").unwrap();
+    let before = pool(&mut client);
+    let text = dump(&database, &[]);
+    let other = Database::empty();
+    restore(
+        &other,
+        "psql",
+        &["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"],
+        &text,
+    );
+    let mut client = other.connect();
+    assert_eq!(pool(&mut client), before);
+    // A build that was under way at the dump is still its worker's, and new ones get new numbers.
+    commit(
+        &mut client,
+        taken.job,
+        "w",
+        &serde_json::json!(["A valve is red."]),
+        "",
+    );
+    assert_eq!(build_all(&mut client, reworded), 1);
+    assert_eq!(served(&mut client), 3);
+    assert_eq!(events(&mut client).len(), 4, "the cap is kept");
 }

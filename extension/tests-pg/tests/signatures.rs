@@ -61,7 +61,7 @@ fn functions(client: &mut Client) -> BTreeMap<String, String> {
 fn normal(signature: &str) -> String {
     let mut text = signature.replace(" DEFAULT ", " = ");
     for cast in [
-        "text", "vector", "jsonb", "name[]", "name", "text[]", "interval",
+        "text", "vector", "vector[]", "jsonb", "name[]", "name", "text[]", "interval",
     ] {
         for value in ["NULL", "'"] {
             text = text.replace(&format!("{value}::{cast},"), &format!("{value},"));
@@ -241,7 +241,12 @@ fn every_constraint_and_index_has_a_name_of_ours() {
         )
         .unwrap();
     assert!(names.len() > 50);
-    let source = include_str!("../../../sql/00_tables.sql");
+    let source = [
+        include_str!("../../../sql/00_tables.sql"),
+        include_str!("../../../sql/55_pool.sql"),
+        include_str!("../../../sql/56_event.sql"),
+    ]
+    .concat();
     let mut seen = BTreeSet::new();
     for row in names {
         let (table, name): (String, String) = (row.get(0), row.get(1));
