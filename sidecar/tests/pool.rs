@@ -376,6 +376,113 @@ async fn a_worker_that_stops_gives_its_build_back_at_once() {
 }
 
 #[tokio::test]
+async fn a_model_that_takes_longer_than_the_lease_keeps_its_build() {
+    let (database, mut session) = ready(json!({})).await;
+    let slow = Reply {
+        delay_ms: 6_000,
+        ..kestrel()
+    };
+    let server = Server::start(Script::always(slow)).await.unwrap();
+    want(&mut session, "file:kestrel", KESTREL).await;
+    let mut config = with_model(&database, &server);
+    config.worker.lease_s = 3;
+    let workers: Vec<Running> = (0..2)
+        .map(|_| Running::start(&config, no_model()))
+        .collect();
+    until(&mut session, "the claims are built", BUILT).await;
+    assert_eq!(server.requests().len(), 1);
+    for worker in workers {
+        worker.stop().await;
+    }
+}
+
+/// Long sources come in several jobs of several requests; claims of all of them end up in one unit.
+#[tokio::test]
+async fn a_long_source_is_built_to_its_end() {
+    let (database, mut session) = ready(json!({})).await;
+    let mut script = Script::default();
+    script.rules.push(Rule {
+        pattern: Some(r"(?s)(Station \d+) measured.*Station (\d+) measured \d+ mm[^S]*$".to_owned()),
+        reply: Reply::text(r#"{"claims": [{"claim": "$1 measured rain."}, {"claim": "Station $2 measured rain."}]}"#),
+        ..Rule::default()
+    });
+    let server = Server::start(script).await.unwrap();
+    let body: Vec<String> = (1..=1_200)
+        .map(|i| {
+            format!(
+                "Station {i} measured {} mm of rain during the storm in the night.",
+                i % 90
+            )
+        })
+        .collect();
+    want(&mut session, "file:stations", &body.join(" ")).await;
+    let worker = Running::start(&with_model(&database, &server), no_model());
+    until(&mut session, "the source is built", BUILT).await;
+    let unit: String = value(
+        &mut session,
+        "SELECT format('%s of %s chunks', chunks_covered, chunks) FROM cortex.units WHERE purpose = 'model'",
+    )
+    .await;
+    let chunks: i64 = value(&mut session, "SELECT count(*) FROM cortex.chunk").await;
+    assert!(chunks > 16, "{chunks}");
+    assert_eq!(unit, format!("{chunks} of {chunks} chunks"));
+    let claims = claims(&mut session).await;
+    for end in ["Station 1 measured rain.", "Station 1200 measured rain."] {
+        assert!(claims.iter().any(|claim| claim == end), "{end}: {claims:?}");
+    }
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn doctor_and_health_say_where_texts_go() {
+    let database = Database::new().await;
+    let server = Server::start(Script::default()).await.unwrap();
+    let url = server.url();
+    let cortex = Cortex::new("where", &database.url);
+    tokio::task::spawn_blocking(move || {
+        let language = |cortex: &Cortex, code: i32| {
+            let checks = cortex.run(&["doctor", "--json"], code).json()["checks"].clone();
+            let all = checks.as_array().unwrap();
+            let found = all.iter().find(|check| check["name"] == "language");
+            found.unwrap_or_else(|| panic!("{checks}")).clone()
+        };
+        assert_eq!(language(&cortex, 0)["verdict"], "ok");
+        let cortex = cortex
+            .with("CORTEX_LANGUAGE_MODEL__PROVIDER", "ollama")
+            .with("CORTEX_LANGUAGE_MODEL__NAME", "scripted")
+            .with("CORTEX_LANGUAGE_MODEL__URL", &url);
+        let check = language(&cortex, 0);
+        assert_eq!(check["verdict"], "ok", "{check}");
+        assert!(
+            !check["found"].as_str().unwrap().contains("BEYOND"),
+            "{check}"
+        );
+        let cortex = cortex.with("CORTEX_LANGUAGE_MODEL__NAME", "unknown");
+        assert_eq!(language(&cortex, 0)["verdict"], "warn");
+        let cortex = cortex.with("CORTEX_LANGUAGE_MODEL__URL", "http://model.invalid:1");
+        let check = language(&cortex, 1);
+        assert_eq!(check["verdict"], "fail", "{check}");
+        assert!(
+            check["found"]
+                .as_str()
+                .unwrap()
+                .contains("BEYOND THIS MACHINE"),
+            "{check}"
+        );
+    })
+    .await
+    .unwrap();
+    let mut config = with_model(&database, &server);
+    config.language_model.url = "https://models.example.org".to_owned();
+    let service = support::http::Server::start(&config, no_model()).await;
+    let health = service.get("/api/v1/health", 200).await.json();
+    assert_eq!(
+        health["language_model"],
+        json!({"name": "scripted", "url": "https://models.example.org", "remote": true})
+    );
+}
+
+#[tokio::test]
 async fn the_command_line_lists_shows_evicts_and_sets() {
     let (database, mut session) = ready(json!({})).await;
     let server = Server::start(Script::always(kestrel())).await.unwrap();
