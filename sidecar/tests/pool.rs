@@ -141,6 +141,70 @@ async fn what_is_wanted_is_built_grounded_embedded_and_read() {
     worker.stop().await;
 }
 
+/// What a small model gets wrong, and the counter of the database that has it.
+#[tokio::test]
+async fn every_fault_of_a_model_is_dropped_by_the_database_and_counted() {
+    let (database, mut session) = ready(json!({})).await;
+    let faults = [
+        (
+            "Aar",
+            Fault::InventedNumber,
+            1,
+            Some(("dropped_ungrounded", 1)),
+        ),
+        ("Bern", Fault::Repeated, 1, Some(("dropped_repeated", 19))),
+        (
+            "Chur",
+            Fault::WrongChunks,
+            0,
+            Some(("dropped_unknown_chunk", 1)),
+        ),
+        ("Davos", Fault::LongClaim, 1, Some(("dropped_too_long", 1))),
+        ("Egg", Fault::NullClaims, 1, None),
+        ("Flims", Fault::BlankClaims, 1, None),
+        ("Gais", Fault::Fenced, 1, None),
+        ("Horn", Fault::NoWrapper, 1, None),
+    ];
+    let mut script = Script::default();
+    for (place, fault, ..) in faults {
+        let claim =
+            json!({"claims": [{"claim": format!("A kestrel lives in {place}."), "chunks": [1]}]});
+        script = script.when(place, Reply::json(claim).with(fault));
+    }
+    let server = Server::start(script).await.unwrap();
+    for (place, ..) in faults {
+        want(
+            &mut session,
+            &format!("file:{place}"),
+            &format!("A kestrel lives in {place}. It is well."),
+        )
+        .await;
+    }
+    let worker = Running::start(&with_model(&database, &server), no_model());
+    until(
+        &mut session,
+        "all are built",
+        "SELECT count(*) = 8 FROM cortex.units WHERE purpose = 'model'",
+    )
+    .await;
+    until(&mut session, "and counted", BUILT).await;
+    for (place, fault, admitted, dropped) in faults {
+        let claims: i64 = value(
+            &mut session,
+            &format!("SELECT claims FROM cortex.units WHERE purpose = 'model' AND artifact_id = 'file:{place}'"),
+        )
+        .await;
+        assert_eq!(claims, admitted, "{fault:?}");
+        if let Some((counter, expected)) = dropped {
+            let sql = format!(
+                "SELECT coalesce((cortex_stats() -> 'counters' ->> '{counter}')::bigint, 0) = {expected}"
+            );
+            until(&mut session, counter, &sql).await;
+        }
+    }
+    worker.stop().await;
+}
+
 #[tokio::test]
 async fn tool_results_become_claims_without_a_model() {
     let synthesis = json!({"synthesizer": "json"});

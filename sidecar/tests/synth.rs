@@ -237,6 +237,21 @@ async fn a_reply_that_is_cut_is_asked_for_in_halves_and_then_salvaged() {
     assert_eq!(built.usage.salvaged, 1);
 }
 
+/// A model that goes on for ever is asked about less and less, and not without end.
+#[tokio::test]
+async fn a_model_that_never_ends_is_left_in_the_end() {
+    let claims: Vec<Value> = (0..40)
+        .map(|i| json!({"claim": format!("Kestrel {i} hovered."), "chunks": [1]}))
+        .collect();
+    let endless = Reply::json(json!({ "claims": claims })).with(Fault::Truncated);
+    let model = Model::new(Script::always(endless)).await;
+    let body = "The kestrel hovered above the field and saw a vole there. ".repeat(40);
+    let built = model.build(&source(&[&body, &body])).await.unwrap();
+    assert!(built.usage.salvaged > 0);
+    assert!((10..40).contains(&built.usage.calls), "{:?}", built.usage);
+    assert_eq!(said(&built)[0], ("Kestrel 0 hovered.", &[11][..]));
+}
+
 #[tokio::test]
 async fn a_long_source_is_read_whole_in_requests_that_fit() {
     let sentence = "The kestrel hovered above the field and saw a vole there. ";

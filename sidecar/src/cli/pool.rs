@@ -23,8 +23,12 @@ pub struct In {
 /// What to do with the pool.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
-A unit is what was made of one source for one purpose: its sentences (extract), or claims that a language
-model wrote (model).
+A unit is what was made of one source for one purpose: its sentences
+(extract), or claims that were built for readers (model).
+
+With builder=model, the setting synthesis says how claims are built:
+  {\"synthesizer\": \"model\" | \"json\" | \"extractive\",   json: from tool results
+   \"depth\": 0 to 1, \"fields\": [\"price\"], \"instruction\": \"for the model\"}
 
 Examples:
   cortex pool set builder=model              have a model write claims of what reads ask for

@@ -18,6 +18,8 @@ const FILLED: (u32, u32) = (3, 5);
 const REPEATED: (u32, u32) = (3, 5);
 /// Smallest part of a source that is still worth a request, in estimated tokens.
 const SMALLEST_PART: u32 = 64;
+/// How often one build may halve what it asks about. A model that never ends would be asked for ever.
+const MOST_HALVINGS: u32 = 8;
 /// How much of a reply that cannot be read is shown to the model again, in characters.
 const SHOWN_AGAIN: usize = 1_000;
 /// What the second try may cost beside the parts, in estimated tokens.
@@ -42,6 +44,7 @@ pub(super) async fn build(
         source,
         system: prompt::system(settings),
         model,
+        halvings: 0,
         usage: Usage {
             model: model.name().to_owned(),
             tokenizer: "server".to_owned(),
@@ -64,6 +67,7 @@ struct Work<'a> {
     source: &'a Source,
     system: Message,
     model: &'a dyn LanguageModel,
+    halvings: u32,
     usage: Usage,
 }
 
@@ -73,15 +77,17 @@ impl<'a> Work<'a> {
         let mut groups: VecDeque<Vec<Part<'a>>> = groups(parts(self.source, room), room).into();
         let mut claims = Vec::new();
         while let Some(group) = groups.pop_front() {
-            let (read, cut) = self.ask(&group).await?;
-            if cut && group.len() > 1 {
-                // The reply had no room for all of it. Half the parts leave more for each.
-                let (first, second) = group.split_at(group.len() / 2);
-                groups.push_front(second.to_vec());
-                groups.push_front(first.to_vec());
-                continue;
+            let halves = halves(&group).filter(|_| self.halvings < MOST_HALVINGS);
+            let (read, cut) = self.ask(&group, halves.is_some()).await?;
+            match halves {
+                // The reply had no room for all of it. Half the text leaves more for each claim.
+                Some((first, second)) if cut => {
+                    self.halvings += 1;
+                    groups.push_front(second);
+                    groups.push_front(first);
+                }
+                _ => self.take(read, &group, &mut claims),
             }
-            self.take(read, &group, &mut claims);
         }
         Ok(claims)
     }
@@ -115,8 +121,8 @@ impl<'a> Work<'a> {
     }
 
     /// Asks for the claims of one group, twice if the first reply cannot be read. Tells whether the reply
-    /// was ended by its length.
-    async fn ask(&mut self, group: &[Part<'a>]) -> Outcome<(Read, bool)> {
+    /// was ended by its length; what could be read of it matters only if less cannot be asked about.
+    async fn ask(&mut self, group: &[Part<'a>], may_halve: bool) -> Outcome<(Read, bool)> {
         let parts = prompt::parts(self.source, group.iter().map(|part| part.body));
         let mut request = Request {
             messages: vec![self.system.clone(), parts],
@@ -127,7 +133,7 @@ impl<'a> Work<'a> {
         let first = self.send(&request).await?;
         let why = match reply::read(&first.text) {
             Ok(read) => return Ok((read, first.cut)),
-            Err(_) if first.cut && group.len() > 1 => return Ok((Read::default(), true)),
+            Err(_) if first.cut && may_halve => return Ok((Read::default(), true)),
             Err(why) => why,
         };
         let shown: String = first.text.chars().take(SHOWN_AGAIN).collect();
@@ -136,7 +142,7 @@ impl<'a> Work<'a> {
         let second = self.send(&request).await?;
         match reply::read(&second.text) {
             Ok(read) => Ok((read, second.cut)),
-            Err(_) if second.cut && group.len() > 1 => Ok((Read::default(), true)),
+            Err(_) if second.cut && may_halve => Ok((Read::default(), true)),
             Err(why) => Err(Failure::new(
                 Kind::System,
                 "model_unreadable",
@@ -204,34 +210,39 @@ fn cited(numbers: &[u64], group: &[Part<'_>]) -> Vec<i64> {
 
 /// The chunks, those that are too long for one request in several spans.
 fn parts(source: &Source, room: u32) -> Vec<Part<'_>> {
+    source
+        .chunks
+        .iter()
+        .map(|chunk| Part {
+            chunk_id: chunk.chunk_id,
+            body: &chunk.body,
+            tokens: tokens::estimate(&chunk.body),
+        })
+        .flat_map(|part| {
+            if part.tokens <= room {
+                vec![part]
+            } else {
+                split(part, room)
+            }
+        })
+        .collect()
+}
+
+/// A part in spans of at most so many tokens, cut between sentences where there are any.
+fn split(part: Part<'_>, most: u32) -> Vec<Part<'_>> {
     let options = ChunkOptions {
-        target_tokens: room,
-        max_tokens: room,
+        target_tokens: most,
+        max_tokens: most,
     };
-    let mut parts = Vec::new();
-    for chunk in &source.chunks {
-        let body = chunk.body.as_str();
-        let whole = tokens::estimate(body);
-        if whole <= room {
-            parts.push(Part {
-                chunk_id: chunk.chunk_id,
-                body,
-                tokens: whole,
-            });
-            continue;
-        }
-        parts.extend(
-            chunker::chunk(body, &options)
-                .into_iter()
-                .map(|span| &body[span.start..span.end])
-                .map(|body| Part {
-                    chunk_id: chunk.chunk_id,
-                    body,
-                    tokens: tokens::estimate(body),
-                }),
-        );
-    }
-    parts
+    chunker::chunk(part.body, &options)
+        .into_iter()
+        .map(|span| &part.body[span.start..span.end])
+        .map(|body| Part {
+            body,
+            tokens: tokens::estimate(body),
+            ..part
+        })
+        .collect()
 }
 
 /// As many neighbours together as there is room for.
@@ -251,6 +262,23 @@ fn groups(parts: Vec<Part<'_>>, room: u32) -> Vec<Vec<Part<'_>>> {
         }
     }
     groups
+}
+
+/// The two halves of a group: of its parts, or of its only part's text. None if that is too short.
+fn halves<'a>(group: &[Part<'a>]) -> Option<(Vec<Part<'a>>, Vec<Part<'a>>)> {
+    let (first, second) = match group {
+        [part] if part.tokens < 2 * SMALLEST_PART => return None,
+        [part] => {
+            let spans = split(*part, part.tokens / 2 + 1);
+            let middle = spans.len() / 2;
+            (spans[..middle].to_vec(), spans[middle..].to_vec())
+        }
+        parts => {
+            let (first, second) = parts.split_at(parts.len() / 2);
+            (first.to_vec(), second.to_vec())
+        }
+    };
+    (!first.is_empty() && !second.is_empty()).then_some((first, second))
 }
 
 fn share(of: u32, (part, whole): (u32, u32)) -> u32 {
