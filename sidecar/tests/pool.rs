@@ -5,12 +5,12 @@ mod support;
 use std::time::Duration;
 
 use cortex_conformance::ollama::{Fault, Reply, Rule, Script, Server};
-use cortex_sidecar::config::{Config, Provider};
+use cortex_sidecar::config::{Config, Provider, Secret};
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnection;
 use support::command::Cortex;
 use support::worker::{Running, no_model};
-use support::{Database, Letters, PATIENCE, run, until, value};
+use support::{Database, Letters, PATIENCE, run, until, value, with_user};
 use tokio::net::TcpListener;
 
 /// No build is queued, running or waiting.
@@ -206,6 +206,48 @@ async fn every_fault_of_a_model_is_dropped_by_the_database_and_counted() {
 }
 
 #[tokio::test]
+async fn a_worker_builds_with_the_rights_of_a_worker() {
+    for synthesizer in ["model", "extractive"] {
+        let synthesis = json!({"synthesizer": synthesizer});
+        let (database, mut session) =
+            ready(json!({"build_when": "eager", "synthesis": synthesis})).await;
+        let role = format!("cortex_builder_{synthesizer}_{}", std::process::id());
+        run(
+            &mut session,
+            &format!("DROP ROLE IF EXISTS {role}; CREATE ROLE {role} LOGIN PASSWORD 'builder'"),
+        )
+        .await;
+        run(
+            &mut session,
+            &format!(
+                "SELECT cortex_grant_worker('{role}'); SELECT cortex_grant('default', '{role}')"
+            ),
+        )
+        .await;
+        run(
+            &mut session,
+            &format!("SELECT cortex_source_put('file:kestrel', '{KESTREL}')"),
+        )
+        .await;
+        let server = Server::start(Script::always(kestrel())).await.unwrap();
+        let mut config = database.config();
+        if synthesizer == "model" {
+            config = with_model(&database, &server);
+        }
+        config.database.url = Secret::new(with_user(&database.url, &role, "builder"));
+        let worker = Running::start(&config, Letters::encoder());
+        until(&mut session, "the claims are built", BUILT).await;
+        assert_eq!(claims(&mut session).await.len(), 2, "{synthesizer}");
+        worker.stop().await;
+        run(
+            &mut session,
+            &format!("DROP OWNED BY {role}; DROP ROLE {role}"),
+        )
+        .await;
+    }
+}
+
+#[tokio::test]
 async fn tool_results_become_claims_without_a_model() {
     let synthesis = json!({"synthesizer": "json"});
     let (database, mut session) =
@@ -329,6 +371,8 @@ async fn a_server_that_is_away_costs_no_build_its_life() {
     )
     .await;
     assert_eq!((tried, worker.status.view().builds_failed), (1, 1));
+    let said = worker.status.view().last_build_error;
+    assert_eq!(said.as_deref(), Some("model_unreachable"));
     let listener = TcpListener::bind(address).await.unwrap();
     let _server = Server::on(listener, Script::always(kestrel())).unwrap();
     until(
@@ -337,6 +381,9 @@ async fn a_server_that_is_away_costs_no_build_its_life() {
         "SELECT count(*) = 3 FROM cortex.units WHERE purpose = 'model'",
     )
     .await;
+    worker
+        .until("it says so no more", |view| view.last_build_error.is_none())
+        .await;
     worker.stop().await;
 }
 

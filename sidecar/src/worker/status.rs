@@ -40,6 +40,8 @@ pub struct View {
     pub builds_done: u64,
     /// Builds that it gave back after an error.
     pub builds_failed: u64,
+    /// Why the last build failed, until one succeeds: no model server, for instance.
+    pub last_build_error: Option<String>,
     /// Milliseconds since it last looked for changes to number.
     pub last_seal_ms_ago: Option<u64>,
     /// The last error, until the next success.
@@ -59,6 +61,7 @@ impl Status {
             jobs_failed: 0,
             builds_done: 0,
             builds_failed: 0,
+            last_build_error: None,
             last_seal_ms_ago: None,
             last_error: None,
         };
@@ -125,14 +128,16 @@ impl Status {
     }
 
     pub(super) fn build_done(&self) {
-        self.lock().view.builds_done += 1;
+        let mut inner = self.lock();
+        inner.view.builds_done += 1;
+        inner.view.last_build_error = None;
     }
 
     pub(super) fn build_failed(&self, failure: &Failure) {
         let mut inner = self.lock();
         inner.view.builds_failed += 1;
         // Not the message: it may quote a source.
-        inner.view.last_error = Some(format!("a build failed: {}", failure.code));
+        inner.view.last_build_error = Some(failure.code.to_owned());
     }
 
     pub(super) fn stopped(&self) {
