@@ -7,5 +7,7 @@
 
 pub mod claim_pool;
 pub mod library;
+#[cfg(feature = "ollama")]
+pub mod ollama;
 pub mod tamper;
 pub mod vectors;

@@ -14,4 +14,6 @@ pub mod encoder;
 pub mod error;
 pub mod http;
 pub mod logging;
+pub mod model;
+pub mod synth;
 pub mod worker;

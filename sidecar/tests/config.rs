@@ -293,3 +293,76 @@ fn a_huge_file_is_not_read() {
     folder.file("cortex.toml", &"#".repeat(1 << 20));
     load(&folder.0, &[]).unwrap();
 }
+
+#[test]
+fn a_language_model_must_be_named_with_a_plain_address() {
+    let folder = Folder::new("language");
+    let on = |more: &[(&str, &str)]| {
+        let mut all = vec![
+            ("CORTEX_LANGUAGE_MODEL__PROVIDER", "openai"),
+            ("CORTEX_LANGUAGE_MODEL__NAME", "qwen"),
+        ];
+        all.extend_from_slice(more);
+        all.iter()
+            .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()))
+            .collect::<Vec<_>>()
+    };
+    let refused_with = |more: &[(&str, &str)]| {
+        let all = on(more);
+        let all: Vec<(&str, &str)> = all.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+        refused(&folder.0, &all)
+    };
+    let (config, _) = load(&folder.0, &[]).unwrap();
+    assert!(!config.language_model.is_on() && !config.language_model.is_remote());
+    for url in [
+        "ftp://127.0.0.1",
+        "127.0.0.1:11434",
+        "http://user:secret@127.0.0.1",
+        "http://127.0.0.1/?key=secret",
+        "",
+    ] {
+        let said = refused_with(&[("CORTEX_LANGUAGE_MODEL__URL", url)]);
+        assert!(
+            said.contains("language_model.url") && !said.contains("secret"),
+            "{said}"
+        );
+    }
+    for (key, value) in [
+        ("CORTEX_LANGUAGE_MODEL__NAME", " "),
+        ("CORTEX_LANGUAGE_MODEL__PROVIDER", "magic"),
+        ("CORTEX_LANGUAGE_MODEL__API_KEY", "two words"),
+        ("CORTEX_LANGUAGE_MODEL__TIMEOUT_S", "0"),
+        ("CORTEX_LANGUAGE_MODEL__CONTEXT_TOKENS", "1023"),
+        ("CORTEX_LANGUAGE_MODEL__REPLY_TOKENS", "4097"),
+        ("CORTEX_LANGUAGE_MODEL__PARALLEL", "65"),
+    ] {
+        let said = refused_with(&[(key, value)]);
+        assert!(!said.contains("two words"), "{said}");
+    }
+    for (url, remote, shows_key) in [
+        ("http://127.0.0.1:11434", false, false),
+        ("http://[::1]:11434/", false, false),
+        ("http://localhost:11434/v1", false, false),
+        ("http://192.168.1.9:8080", true, true),
+        ("https://models.example.org/v1", true, false),
+        ("http://localhost.example.org", true, true),
+    ] {
+        let all = on(&[
+            ("CORTEX_LANGUAGE_MODEL__URL", url),
+            ("CORTEX_LANGUAGE_MODEL__API_KEY", "a-secret-key"),
+        ]);
+        let all: Vec<(&str, &str)> = all.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+        let (config, _) = load(&folder.0, &all).unwrap();
+        let model = &config.language_model;
+        assert_eq!(
+            (model.is_remote(), model.shows_its_key()),
+            (remote, shows_key),
+            "{url}"
+        );
+        assert!(
+            !serde_json::to_string(&config)
+                .unwrap()
+                .contains("a-secret-key")
+        );
+    }
+}

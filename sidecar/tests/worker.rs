@@ -2,65 +2,17 @@
 
 mod support;
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use cortex_sidecar::config::{Config, Secret};
-use cortex_sidecar::db::Db;
-use cortex_sidecar::encoder::Encoder;
-use cortex_sidecar::error::{Kind, Outcome};
-use cortex_sidecar::worker::{Status, Worker};
+use cortex_sidecar::config::Secret;
+use cortex_sidecar::error::Kind;
 use sqlx::postgres::PgConnection;
 use support::cluster::Cluster;
 use support::command::Cortex;
+use support::worker::{Running, no_model};
 use support::{
-    DRAINED, Database, Letters, PATIENCE, UNEMBEDDABLE, bind_rows, put_sources, run, until, value,
+    DRAINED, Database, Letters, UNEMBEDDABLE, bind_rows, put_sources, run, until, value,
 };
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
-
-/// A worker at work in this process.
-struct Running {
-    status: Arc<Status>,
-    stop: CancellationToken,
-    ended: JoinHandle<Outcome<()>>,
-}
-
-impl Running {
-    fn start(config: &Config, encoder: Encoder) -> Self {
-        let stop = CancellationToken::new();
-        let db = Db::open(&config.database, "worker").unwrap();
-        let worker = Worker::new(db, encoder, config, stop.clone());
-        let status = worker.status();
-        Running {
-            status,
-            stop,
-            ended: tokio::spawn(worker.run()),
-        }
-    }
-
-    async fn stop(self) {
-        self.stop.cancel();
-        self.ended.await.unwrap().unwrap();
-        assert_eq!(self.status.view().state, "stopped");
-    }
-
-    async fn until(&self, what: &str, holds: impl Fn(&cortex_sidecar::worker::View) -> bool) {
-        let started = Instant::now();
-        while !holds(&self.status.view()) {
-            assert!(
-                started.elapsed() < PATIENCE,
-                "{what}: {:?}",
-                self.status.view()
-            );
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    }
-}
-
-fn no_model() -> Encoder {
-    Encoder::absent("no model in this test")
-}
 
 /// Everything is there once: each source with its chunk, claims, and one vector for each of them.
 async fn assert_complete(session: &mut PgConnection, sources: i64) {

@@ -112,12 +112,18 @@ fn former(
         cortex_core::vector::to_le_bytes(&query.components)
     });
     let sql = format!(
-        "WITH waiting AS MATERIALIZED ( \
-             SELECT c.id FROM cortex.change c WHERE c.namespace_id = $1 AND c.seq IS NULL \
-              UNION SELECT (j.payload ->> 'change')::int8 FROM cortex.job j WHERE j.namespace_id = $1 AND j.kind = 'chunk' \
-         ), changed AS MATERIALIZED ( \
-             SELECT v.source_id FROM waiting w JOIN cortex.source_version v ON v.opened_by = w.id AND v.closed_by IS NULL \
-              WHERE NOT EXISTS (SELECT FROM cortex.document d WHERE d.version_id = v.id) LIMIT $2 \
+        "WITH changed AS MATERIALIZED ( \
+             SELECT w.source_id FROM ( \
+                 SELECT v.id, v.source_id FROM cortex.source_version v \
+                  WHERE v.id > (SELECT min(c.after_version) FROM cortex.change c WHERE c.namespace_id = $1 AND c.seq IS NULL) \
+                    AND v.opened_by IN (SELECT c.id FROM cortex.change c WHERE c.namespace_id = $1 AND c.seq IS NULL) \
+                    AND v.closed_by IS NULL \
+                 UNION ALL \
+                 SELECT v.id, v.source_id FROM cortex.job j JOIN cortex.source_version v \
+                     ON v.id BETWEEN (j.payload ->> 'from')::int8 AND (j.payload ->> 'to')::int8 \
+                    AND v.opened_by = (j.payload ->> 'change')::int8 AND v.closed_by IS NULL \
+                  WHERE j.namespace_id = $1 AND j.kind = 'chunk') w \
+              WHERE NOT EXISTS (SELECT FROM cortex.document d WHERE d.version_id = w.id) LIMIT $2 \
          ) \
          SELECT s.artifact_id, s.binding_id, s.key, k.body, {score} \
            FROM changed JOIN cortex.source s ON s.id = changed.source_id \

@@ -6,6 +6,7 @@ mod doctor;
 mod explain;
 mod ingest;
 mod output;
+mod pool;
 mod progress;
 mod service;
 mod trace_text;
@@ -86,6 +87,9 @@ enum Command {
     Verify(ask::Verify),
     /// Tell from a trace alone what was asked, found and selected
     Explain(explain::Explain),
+    /// Look at the claim pool, evict from it, change its settings
+    #[command(subcommand)]
+    Pool(pool::Pool),
     /// Check database, extension, worker, queue, model and settings
     Doctor(doctor::Doctor),
     /// Show the whole path on a private cluster, each claim checked
@@ -156,6 +160,7 @@ fn run(line: CommandLine, out: &mut Output) -> Outcome<()> {
         Command::Find(find) => block_on(ask::find(find, &context, out))?,
         Command::Verify(verify) => block_on(ask::verify(verify, &context, out))?,
         Command::Explain(explain) => block_on(explain::run(explain, &context, out))?,
+        Command::Pool(pool) => block_on(pool::run(pool, &context, out))?,
         Command::Demo(demo) => block_on(demo::run(demo, &context, out))?,
         Command::Doctor(_) => block_on(doctor::run(&context, out))?,
     }

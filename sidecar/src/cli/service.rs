@@ -111,14 +111,16 @@ pub async fn serve(serve: Serve, context: &Context) -> Outcome<()> {
     let stop = stop_on_signal()?;
     let encoder = load_encoder(context).await?;
     let db = Db::open(&context.config.database, "service")?;
-    let worker = (!serve.no_worker).then(|| {
-        Worker::new(
-            db.clone(),
-            encoder.clone(),
-            &context.config,
-            stop.child_token(),
-        )
-    });
+    let worker = (!serve.no_worker)
+        .then(|| {
+            Worker::new(
+                db.clone(),
+                encoder.clone(),
+                &context.config,
+                stop.child_token(),
+            )
+        })
+        .transpose()?;
     let status = worker.as_ref().map(Worker::status);
     info!(%address, worker = worker.is_some(), "serving");
     let work = worker.map(|worker| tokio::spawn(worker.run()));
@@ -145,7 +147,7 @@ pub async fn work(_: Work, context: &Context) -> Outcome<()> {
     let stop = stop_on_signal()?;
     let encoder = load_encoder(context).await?;
     let db = Db::open(&context.config.database, "worker")?;
-    let worker = Worker::new(db.clone(), encoder, &context.config, stop.clone());
+    let worker = Worker::new(db.clone(), encoder, &context.config, stop.clone())?;
     let outcome = within(context, &stop, worker.run()).await;
     db.close().await;
     outcome

@@ -259,7 +259,7 @@ fn wrong_type(place: &str, default: &Value, found: &str, secret: bool) -> Failur
 fn is_secret(section: &str, key: &str) -> bool {
     matches!(
         (section, key),
-        ("database", "url" | "direct_url") | ("server", "key")
+        ("database", "url" | "direct_url") | ("server", "key") | ("language_model", "api_key")
     )
 }
 

@@ -2,6 +2,7 @@
 //!
 //! [`DEFAULTS`] is also the reference of every key. Nothing else in this crate reads the environment.
 
+mod language_model;
 mod load;
 mod secret;
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Failure, Outcome};
+pub use language_model::{LanguageModel, Provider};
 pub use load::{Origin, load, load_from};
 pub use secret::Secret;
 
@@ -26,6 +28,8 @@ pub struct Config {
     pub database: Database,
     /// The embedding model.
     pub model: Model,
+    /// The server of the model that writes claims.
+    pub language_model: LanguageModel,
     /// Defaults of retrieval.
     pub read: Read,
     /// Pace and limits of the worker.
@@ -197,6 +201,7 @@ impl Config {
             86_400,
         )?;
         within("model.threads", self.model.threads, 0, 1_024)?;
+        self.language_model.check()?;
         within(
             "read.namespace, in bytes,",
             self.read.namespace.len(),

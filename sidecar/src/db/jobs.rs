@@ -237,7 +237,7 @@ fn step(row: &PgRow) -> Outcome<Step> {
     })
 }
 
-fn interval(length: Duration) -> Outcome<PgInterval> {
+pub(super) fn interval(length: Duration) -> Outcome<PgInterval> {
     PgInterval::try_from(length)
         .map_err(|error| Failure::internal(format!("an interval of {length:?}: {error}")))
 }

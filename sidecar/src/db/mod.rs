@@ -4,16 +4,20 @@
 //! session state is relied on, so PgBouncer may hand every transaction to another server connection.
 //! (Outside a transaction it might do so between preparing a statement and running it.)
 
+pub mod builds;
 mod catalog;
 mod failure;
 pub mod jobs;
+pub mod pool;
 pub mod reader;
 pub mod state;
 
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
+use sqlx::postgres::{
+    PgArguments, PgConnectOptions, PgConnection, PgListener, PgPool, PgPoolOptions, PgRow,
+};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Connection, Postgres, Row, Transaction};
 
@@ -288,6 +292,21 @@ impl Work<'_> {
             .await
             .map_err(|error| self.db.failure(error))
     }
+}
+
+/// A connection of its own that listens on `channel`. LISTEN is state of a session, so this needs a direct
+/// connection.
+///
+/// # Errors
+/// No connection, or one that cannot listen.
+pub async fn listen(url: &Secret, channel: &str) -> Outcome<PgListener> {
+    let options = connect_options(url, "listener")?;
+    let pool = PgPoolOptions::new()
+        .max_connections(1)
+        .connect_lazy_with(options);
+    let mut listener = PgListener::connect_with(&pool).await.map_err(failure)?;
+    listener.listen(channel).await.map_err(failure)?;
+    Ok(listener)
 }
 
 /// Options for a connection of our own, as the pool uses them.

@@ -128,7 +128,7 @@ impl Demo<'_> {
             &self.config,
             stop.clone(),
         );
-        let mut running = tokio::spawn(worker.run());
+        let mut running = tokio::spawn(worker?.run());
         let mut bar = bar(&self.show, label);
         let mut moved = (Instant::now(), i64::MAX);
         loop {

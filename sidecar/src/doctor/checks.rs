@@ -8,7 +8,7 @@ use crate::db::reader::{Answer, Question};
 use crate::db::{Access, Catalog, Db, column};
 use crate::encoder::Encoder;
 use crate::error::{Failure, Outcome};
-use crate::worker;
+use crate::{model, worker};
 
 /// Seconds after which an unnumbered change means that no sealer runs; a busy one takes milliseconds.
 const LATE_SEAL_S: f64 = 10.0;
@@ -47,6 +47,54 @@ pub(super) fn model(config: &Config, encoder: &Encoder) -> Check {
             format!("{reason}; retrieval is by words alone"),
             "prepare the model, or name its folder in model.dir (CORTEX_MODEL__DIR)",
         ),
+    }
+}
+
+/// The server of the language model, asked for its models.
+pub(super) async fn language(config: &Config) -> Check {
+    const NAME: &str = "language";
+    let settings = &config.language_model;
+    let server = match model::open(settings) {
+        Ok(Some(server)) => server,
+        Ok(None) => {
+            return Check::ok(
+                NAME,
+                "no language model (language_model.provider is none); claims are the sources' own sentences",
+            );
+        }
+        Err(failure) => return Check::from(NAME, Err(failure)),
+    };
+    let place = if settings.is_remote() {
+        format!(
+            "{} at {}, BEYOND THIS MACHINE: texts of sources are sent there",
+            settings.name, settings.url
+        )
+    } else {
+        format!("{} at {}", settings.name, settings.url)
+    };
+    match server.list().await {
+        Err(failure) => Check::fail(
+            NAME,
+            format!("{place}; {}", failure.message),
+            failure.hint.unwrap_or_default(),
+        ),
+        Ok(_) if settings.shows_its_key() => Check::warn(
+            NAME,
+            format!("{place}; the key goes there in the clear"),
+            "use https in language_model.url, or a server on this machine",
+        ),
+        Ok(listed) if !model::is_listed(&listed, &settings.name) => Check::warn(
+            NAME,
+            format!(
+                "{place}; the server does not list that model among {}",
+                listed.len()
+            ),
+            format!(
+                "load it there (for Ollama: ollama pull {}), or correct language_model.name",
+                settings.name
+            ),
+        ),
+        Ok(_) => Check::ok(NAME, place),
     }
 }
 

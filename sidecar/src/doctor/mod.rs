@@ -98,6 +98,7 @@ pub async fn examine(config: &Config, origin: &Origin) -> Vec<Check> {
         .await
         .unwrap_or_else(|error| Encoder::absent(format!("loading stopped: {error}")));
     found.push(checks::model(config, &encoder));
+    found.push(checks::language(config).await);
     let db = match Db::open(&config.database, "doctor") {
         Ok(db) => db,
         Err(failure) => {

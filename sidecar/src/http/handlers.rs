@@ -37,9 +37,7 @@ impl QuestionIn {
     }
 
     async fn into_question(self, app: &App) -> Outcome<Question> {
-        let namespace = self
-            .namespace
-            .unwrap_or_else(|| app.config.read.namespace.clone());
+        let namespace = app.namespace(self.namespace);
         let mode = self.mode.unwrap_or_else(|| "auto".to_owned());
         let vector = if mode == "lexical" {
             None
@@ -72,7 +70,7 @@ pub(super) struct SourceIn {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct InNamespace {
-    namespace: Option<String>,
+    pub namespace: Option<String>,
 }
 
 /// `?question=`: what the verifier believes was asked.
@@ -192,9 +190,7 @@ async fn store(app: &App, artifact_id: String, source: SourceIn) -> Outcome<RawJ
         title: source.title,
         origin: source.origin,
         dated: source.dated,
-        namespace: source
-            .namespace
-            .unwrap_or_else(|| app.config.read.namespace.clone()),
+        namespace: app.namespace(source.namespace),
     };
     app.db.put_source(&source).await.map(RawJson)
 }
@@ -204,9 +200,7 @@ pub(super) async fn get_source(
     Segment(id): Segment<String>,
     Parameters(place): Parameters<InNamespace>,
 ) -> Outcome<RawJson> {
-    let namespace = place
-        .namespace
-        .unwrap_or_else(|| app.config.read.namespace.clone());
+    let namespace = app.namespace(place.namespace);
     let found = app.db.source(&id, &namespace).await?;
     found.map(RawJson).ok_or_else(|| Failure {
         code: "not_found",
@@ -219,8 +213,6 @@ pub(super) async fn delete_source(
     Segment(id): Segment<String>,
     Parameters(place): Parameters<InNamespace>,
 ) -> Outcome<RawJson> {
-    let namespace = place
-        .namespace
-        .unwrap_or_else(|| app.config.read.namespace.clone());
+    let namespace = app.namespace(place.namespace);
     app.db.delete_source(&id, &namespace).await.map(RawJson)
 }

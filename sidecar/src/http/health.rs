@@ -28,6 +28,8 @@ struct Health {
     pgvector: Option<String>,
     /// Whether this process embeds; if not, why.
     embedding: String,
+    /// The server of the language model that is asked for claims; null without one.
+    language_model: Option<ModelServer>,
     /// What a trial read did.
     read: Option<Trial>,
     storage: Option<Storage>,
@@ -39,6 +41,14 @@ struct Health {
     worker: Option<View>,
     warnings: Vec<String>,
     error: Option<Failure>,
+}
+
+#[derive(Serialize)]
+struct ModelServer {
+    name: String,
+    url: String,
+    /// Whether texts of sources leave this machine.
+    remote: bool,
 }
 
 #[derive(Serialize)]
@@ -59,6 +69,11 @@ pub(super) async fn health(State(app): State<App>) -> Response {
             .encoder
             .space()
             .map_or_else(str::to_owned, |space| space.model.clone()),
+        language_model: app.config.language_model.is_on().then(|| ModelServer {
+            name: app.config.language_model.name.clone(),
+            url: app.config.language_model.url.clone(),
+            remote: app.config.language_model.is_remote(),
+        }),
         read: None,
         storage: None,
         backlog: None,

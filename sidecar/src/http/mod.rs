@@ -4,10 +4,12 @@
 //! `ROUTES`, from which the router is built and against which the OpenAPI document is tested.
 
 mod body;
+mod events;
 mod guard;
 mod handlers;
 mod health;
 mod openapi;
+mod pool;
 mod reply;
 
 use std::sync::Arc;
@@ -26,6 +28,7 @@ use crate::db::Db;
 use crate::encoder::Encoder;
 use crate::error::{Failure, Outcome};
 use crate::worker::Status;
+use events::Feed;
 pub use openapi::document;
 
 /// What every request works with. Cheap to clone.
@@ -35,6 +38,7 @@ pub struct App {
     encoder: Encoder,
     config: Arc<Config>,
     worker: Option<Arc<Status>>,
+    feed: Feed,
 }
 
 impl App {
@@ -45,7 +49,12 @@ impl App {
             encoder,
             config: Arc::new(config),
             worker,
+            feed: Feed::new(CancellationToken::new()),
         }
+    }
+
+    fn namespace(&self, named: Option<String>) -> String {
+        named.unwrap_or_else(|| self.config.read.namespace.clone())
     }
 }
 
@@ -68,6 +77,11 @@ const ROUTES: &[Route] = &[
         get(handlers::verify_stored)
     }),
     ("get", "/api/v1/traces/{id}/drift", || get(handlers::drift)),
+    ("get", "/api/v1/pool/units", || get(pool::units)),
+    ("get", "/api/v1/pool/units/{id}", || get(pool::unit)),
+    ("delete", "/api/v1/pool/units/{id}", || delete(pool::evict)),
+    ("get", "/api/v1/pool/stats", || get(pool::stats)),
+    ("get", "/api/v1/events", || get(events::events)),
     ("post", "/api/v1/verify", || post(handlers::verify_text)),
     ("get", "/api/v1/openapi.json", || get(openapi::json)),
     ("get", "/api/v1/docs", || get(openapi::page)),
@@ -112,9 +126,13 @@ pub async fn bind(config: &Config) -> Outcome<TcpListener> {
 ///
 /// # Errors
 /// A listener that fails.
-pub async fn serve(listener: TcpListener, app: App, stop: CancellationToken) -> Outcome<()> {
+pub async fn serve(listener: TcpListener, mut app: App, stop: CancellationToken) -> Outcome<()> {
     let grace = Duration::from_secs(app.config.server.shutdown_timeout_s.into());
     let draining = stop.clone();
+    // Feeds have no end of their own that a graceful stop could wait for.
+    app.feed = Feed::new(stop.child_token());
+    let url = app.config.database.listen_url().clone();
+    tokio::spawn(app.feed.clone().listen(url));
     let server =
         axum::serve(listener, router(app)).with_graceful_shutdown(stop.clone().cancelled_owned());
     let too_long = async {

@@ -27,7 +27,7 @@ pub fn status(failure: &Failure) -> StatusCode {
         "unsupported" => StatusCode::NOT_IMPLEMENTED,
         "timed_out" => StatusCode::GATEWAY_TIMEOUT,
         "invalid_argument" | "cannot_embed" => StatusCode::BAD_REQUEST,
-        "try_again" | "locked" | "out_of_resources" | "no_free_connection" => {
+        "try_again" | "locked" | "out_of_resources" | "no_free_connection" | "too_many_clients" => {
             StatusCode::SERVICE_UNAVAILABLE
         }
         _ => match failure.kind {

@@ -163,7 +163,7 @@ async fn step(worker: &Worker, work: Work, job: &Job) -> Outcome<Step> {
 }
 
 /// Signs of life while a step runs. Cancels `lost` when the job is no longer ours.
-async fn heartbeat(worker: Worker, job: i64, lost: CancellationToken) {
+pub(super) async fn heartbeat(worker: Worker, job: i64, lost: CancellationToken) {
     let lease = worker.settings.lease();
     let name = worker.status.name();
     loop {
@@ -198,6 +198,6 @@ async fn give_back(worker: &Worker, job: &Job, reason: &str, max_attempts: i32) 
 }
 
 /// The reason that is kept with the job, in the database, for its operator.
-fn reason(failure: &Failure) -> String {
+pub(super) fn reason(failure: &Failure) -> String {
     failure.to_string().chars().take(LONGEST_REASON).collect()
 }

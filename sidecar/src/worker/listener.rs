@@ -1,14 +1,14 @@
 //! Wakes the lanes when a sealer somewhere has numbered changes.
 //!
-//! LISTEN is state of a session, so it needs a direct connection. Where there is none the lanes poll.
+//! Where no connection can listen, the lanes poll.
 
-use sqlx::postgres::{PgListener, PgPoolOptions};
+use sqlx::postgres::PgListener;
 use tracing::{debug, warn};
 
 use super::Worker;
 use super::backoff::Backoff;
 use crate::config::Secret;
-use crate::db::{connect_options, failure};
+use crate::db::{self, failure};
 use crate::error::Outcome;
 
 /// The channel that sealers notify.
@@ -51,11 +51,5 @@ async fn listen(worker: &Worker, backoff: &mut Backoff) -> Outcome<()> {
 /// # Errors
 /// No connection, or one that cannot listen.
 pub async fn connect(url: &Secret) -> Outcome<PgListener> {
-    let options = connect_options(url, "listener")?;
-    let pool = PgPoolOptions::new()
-        .max_connections(1)
-        .connect_lazy_with(options);
-    let mut listener = PgListener::connect_with(&pool).await.map_err(failure)?;
-    listener.listen(CHANNEL).await.map_err(failure)?;
-    Ok(listener)
+    db::listen(url, CHANNEL).await
 }

@@ -1,10 +1,11 @@
-//! The worker: numbers changes, loads and chunks rows, embeds texts.
+//! The worker: numbers changes, loads and chunks rows, embeds texts, makes claims of sources.
 //!
 //! Any number of workers may run. What one does is a job with a lease in the database, so that a worker
 //! that dies loses nothing: the lease runs out and another takes the job. Notifications only save waiting;
 //! everything is also found by polling.
 
 mod backoff;
+mod building;
 mod embedding;
 mod lane;
 mod listener;
@@ -24,6 +25,7 @@ use crate::config::{self, Secret};
 use crate::db::Db;
 use crate::encoder::Encoder;
 use crate::error::{Failure, Kind, Outcome};
+use crate::model::{self, LanguageModel};
 use backoff::Backoff;
 pub use listener::{CHANNEL, connect as connect_listener};
 pub use status::{Status, View};
@@ -36,6 +38,9 @@ const SQL_KINDS: [&str; 3] = ["load", "reconcile", "chunk"];
 pub struct Worker {
     db: Db,
     encoder: Encoder,
+    model: Option<Arc<dyn LanguageModel>>,
+    /// Builds at once.
+    builders: usize,
     settings: config::Worker,
     listen_url: Secret,
     status: Arc<Status>,
@@ -45,22 +50,32 @@ pub struct Worker {
 
 impl Worker {
     /// A worker that stops when `stop` is cancelled. It does nothing before [`Worker::run`].
+    ///
+    /// # Errors
+    /// A TLS library that cannot be started, for the language model's server.
     pub fn new(
         db: Db,
         encoder: Encoder,
         settings: &config::Config,
         stop: CancellationToken,
-    ) -> Self {
-        let status = Status::new(name(), encoder.space().err());
-        Worker {
+    ) -> Outcome<Self> {
+        let model = model::open(&settings.language_model)?;
+        let building = model
+            .as_ref()
+            .map_or("no language model", |model| model.name())
+            .to_owned();
+        let status = Status::new(name(), encoder.space().err(), building);
+        Ok(Worker {
             db,
             encoder,
+            model,
+            builders: settings.language_model.parallel,
             settings: settings.worker.clone(),
             listen_url: settings.database.listen_url().clone(),
             status: Arc::new(status),
             wake: Arc::new(watch::Sender::new(())),
             stop,
-        }
+        })
     }
 
     /// What it is doing, for health and tests.
@@ -90,6 +105,9 @@ impl Worker {
         tasks.spawn(sealer::run(self.clone()));
         tasks.spawn(listener::run(self.clone()));
         tasks.spawn(lane::run(self.clone(), lane::Work::Sql));
+        for _ in 0..self.builders {
+            tasks.spawn(building::run(self.clone()));
+        }
         match self.encoder.space() {
             Ok(_) => {
                 tasks.spawn(spaces::run(self.clone()));

@@ -26,6 +26,8 @@ pub struct View {
     pub state: &'static str,
     /// Whether it embeds; if not, why.
     pub embedding: String,
+    /// Who writes claims for it: the name of the language model, or why there is none.
+    pub building: String,
     /// Whether it is woken by notifications. Otherwise it polls.
     pub listening: bool,
     /// Changes that it numbered.
@@ -37,6 +39,12 @@ pub struct View {
     /// Texts that were longer than the model reads: their vectors stand for the beginning alone. Words further
     /// on are still found by the lexical arm.
     pub texts_cut: u64,
+    /// Sources that it made claims of.
+    pub builds_done: u64,
+    /// Builds that it gave back after an error.
+    pub builds_failed: u64,
+    /// Why the last build failed, until one succeeds: no model server, for instance.
+    pub last_build_error: Option<String>,
     /// Milliseconds since it last looked for changes to number.
     pub last_seal_ms_ago: Option<u64>,
     /// The last error, until the next success.
@@ -44,16 +52,20 @@ pub struct View {
 }
 
 impl Status {
-    pub(super) fn new(name: String, no_model: Option<&str>) -> Self {
+    pub(super) fn new(name: String, no_model: Option<&str>, building: String) -> Self {
         let view = View {
             name,
             state: "starting",
             embedding: no_model.unwrap_or("ready").to_owned(),
+            building,
             listening: false,
             sealed: 0,
             jobs_done: 0,
             jobs_failed: 0,
             texts_cut: 0,
+            builds_done: 0,
+            builds_failed: 0,
+            last_build_error: None,
             last_seal_ms_ago: None,
             last_error: None,
         };
@@ -121,6 +133,19 @@ impl Status {
 
     pub(super) fn texts_cut(&self, texts: u64) {
         self.lock().view.texts_cut += texts;
+    }
+
+    pub(super) fn build_done(&self) {
+        let mut inner = self.lock();
+        inner.view.builds_done += 1;
+        inner.view.last_build_error = None;
+    }
+
+    pub(super) fn build_failed(&self, failure: &Failure) {
+        let mut inner = self.lock();
+        inner.view.builds_failed += 1;
+        // Not the message: it may quote a source.
+        inner.view.last_build_error = Some(failure.code.to_owned());
     }
 
     pub(super) fn stopped(&self) {

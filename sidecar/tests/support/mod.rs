@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod command;
 pub mod http;
 pub mod pooler;
+pub mod worker;
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -134,6 +135,22 @@ pub async fn session(url: &str) -> PgConnection {
     PgConnection::connect_with(&options(url))
         .await
         .unwrap_or_else(|error| panic!("{url:?}: {error}"))
+}
+
+/// The same server and database, another user.
+pub fn with_user(url: &str, name: &str, password: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap();
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+    let others: Vec<&str> = query
+        .split('&')
+        .filter(|pair| {
+            !pair.is_empty() && !pair.starts_with("user=") && !pair.starts_with("password=")
+        })
+        .collect();
+    let own = format!("user={name}&password={password}");
+    let query = [&others[..], &[own.as_str()]].concat().join("&");
+    format!("{scheme}://{place}?{query}")
 }
 
 /// The same server and user, another database.
