@@ -20,6 +20,35 @@ use std::collections::BTreeSet;
 use crate::analyzer;
 use crate::sentence;
 
+/// A claim beyond this many characters is not one statement.
+pub const CLAIM_MAX_CHARS: usize = 2_000;
+
+/// Why a claim is refused before its chunks are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// There is no text: null, not a text, or blank.
+    #[error("claim has no text")]
+    Blank,
+    /// The text is too long.
+    #[error("claim has more than {CLAIM_MAX_CHARS} characters, which is not one statement")]
+    TooLong,
+}
+
+/// The text of a claim to admit, trimmed. `None` stands for null and for anything that is not a text.
+pub fn admissible(claim: Option<&str>) -> Result<&str, Refusal> {
+    let text = claim.map(str::trim).unwrap_or_default();
+    let visible = text
+        .chars()
+        .any(|ch| !ch.is_whitespace() && !ch.is_control());
+    if !visible {
+        return Err(Refusal::Blank);
+    }
+    if text.chars().nth(CLAIM_MAX_CHARS).is_some() {
+        return Err(Refusal::TooLong);
+    }
+    Ok(text)
+}
+
 /// Name of the rule, as recorded where it decided.
 pub const NAME: &str = "cortex-ground/1";
 
@@ -538,6 +567,18 @@ fn names(claim: &str) -> Vec<Word> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn blank_and_overlong_claims_are_refused() {
+        for blank in [None, Some(""), Some(" \n\t"), Some("\u{0}\u{7}")] {
+            assert_eq!(admissible(blank), Err(Refusal::Blank), "{blank:?}");
+        }
+        let longest = "é".repeat(CLAIM_MAX_CHARS);
+        assert_eq!(admissible(Some(&longest)), Ok(longest.as_str()));
+        let longer = format!("{longest}x");
+        assert_eq!(admissible(Some(&longer)), Err(Refusal::TooLong));
+        assert_eq!(admissible(Some(" a claim\n")), Ok("a claim"));
+    }
 
     fn grounded(claim: &str, chunk: &str) {
         assert_eq!(

@@ -8,7 +8,7 @@
 //! and the reader gets a share of raw text meanwhile ([`floor`]).
 //!
 //! A build adds to what is held of a source ([`merge`]) after its claims were checked against the chunks
-//! they cite ([`ground`]); text that came back unchanged is recognised ([`recognise`]), and a build that
+//! they cite ([`crate::ground`]); text that came back unchanged is recognised ([`recognise`]), and a build that
 //! fails waits before it is tried again ([`backoff`]).
 //!
 //! # Numbers
@@ -26,7 +26,6 @@ pub mod classify;
 pub mod decide;
 pub mod floor;
 pub mod gate;
-pub mod ground;
 pub mod header;
 pub mod merge;
 pub mod pack;
