@@ -304,9 +304,8 @@ BEGIN
             USING ids, admitted, vectors, version, change, ns;
         GET DIAGNOSTICS stored = ROW_COUNT;
     END IF;
-    IF space.id IS NOT NULL THEN
-        PERFORM cortex._embed_queue(ns, space.id, ids, cardinality(ids) - stored);
-    END IF;
+    PERFORM cortex._embed_queue(ns, space.id, ids, cardinality(ids) - stored);
+    PERFORM cortex._embed_queue(ns, n.next_space_id, ids, cardinality(ids)) FROM cortex.namespace n WHERE n.id = ns;
 
     rest := cortex._build_chunks(version, CASE WHEN held.payload ? 'chunks' THEN cortex._ids(held.payload -> 'chunks', 'chunks') END);
     IF rest IS NULL THEN
