@@ -273,8 +273,7 @@ BEGIN
     END IF;
     ids := cortex._add_claims(ns, unit, of_version, claims, NULL, 0, 0);
     PERFORM pg_advisory_xact_lock_shared(1668248697, ns);
-    SELECT n.space_id INTO space FROM cortex.namespace n WHERE n.id = ns;
-    IF space IS NOT NULL THEN
+    FOR space IN SELECT s.id FROM cortex.namespace n JOIN cortex.space s ON s.id IN (n.space_id, n.next_space_id) WHERE n.id = ns LOOP
         EXECUTE format($q$
             INSERT INTO cortex.%1$I (item_id, version_id, added_by, namespace_id, target, embedding)
             SELECT o.new, $3, cortex._change_id($4), $4, 'c', e.embedding
@@ -282,18 +281,18 @@ BEGIN
             USING old_claims, ids, of_version, ns;
         GET DIAGNOSTICS copied = ROW_COUNT;
         PERFORM cortex._embed_queue(ns, space, ids, cardinality(ids) - copied);
-    END IF;
+    END LOOP;
     RETURN cardinality(ids);
 END
 $$;
 
--- Queues the vectors that new items lack.
+-- Queues the vectors that new items lack in a space; none: nothing to do.
 CREATE FUNCTION cortex._embed_queue(ns integer, space integer, ids bigint[], missing bigint) RETURNS void
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp
 AS $$
     INSERT INTO cortex.job (namespace_id, kind, payload, total)
     SELECT ns, 'embed', jsonb_build_object('space', space, 'from', min(i), 'to', max(i)), missing
-      FROM unnest(ids) i WHERE missing > 0 HAVING count(*) > 0
+      FROM unnest(ids) i WHERE missing > 0 AND space IS NOT NULL HAVING count(*) > 0
 $$;
 
 -- Chunks that the next build of a job gets: those it names, or all of the version, that no build has been through;

@@ -114,12 +114,14 @@ BEGIN
 END
 $$;
 
--- Checks a model's own account of a build and counts it: tokens are spent whatever comes of them.
+-- Checks a model's own account of a build and counts it: tokens are spent whatever comes of them. Without an account
+-- no model was called.
 CREATE FUNCTION cortex._build_usage(ns integer, INOUT usage jsonb)
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     key text;
+    called boolean;
 BEGIN
     usage := coalesce(nullif(usage, 'null'), '{}');
     IF jsonb_typeof(usage) <> 'object' THEN
@@ -141,7 +143,11 @@ BEGIN
                 USING ERRCODE = 'invalid_parameter_value';
         END IF;
     END LOOP;
+    called := usage ->> 'model' IS NOT NULL OR (usage ->> 'prompt_tokens')::numeric + (usage ->> 'completion_tokens')::numeric > 0;
     usage := usage || jsonb_build_object('model', coalesce(usage ->> 'model', 'model'));
+    IF NOT called THEN
+        RETURN;
+    END IF;
     PERFORM cortex._report(ns, NULL, NULL, jsonb_build_object('synth_calls', 1, 'prompt_tokens', (usage ->> 'prompt_tokens')::numeric::bigint,
         'completion_tokens', (usage ->> 'completion_tokens')::numeric::bigint), usage ->> 'model');
 END
@@ -304,9 +310,8 @@ BEGIN
             USING ids, admitted, vectors, version, change, ns;
         GET DIAGNOSTICS stored = ROW_COUNT;
     END IF;
-    IF space.id IS NOT NULL THEN
-        PERFORM cortex._embed_queue(ns, space.id, ids, cardinality(ids) - stored);
-    END IF;
+    PERFORM cortex._embed_queue(ns, space.id, ids, cardinality(ids) - stored);
+    PERFORM cortex._embed_queue(ns, n.next_space_id, ids, cardinality(ids)) FROM cortex.namespace n WHERE n.id = ns;
 
     rest := cortex._build_chunks(version, CASE WHEN held.payload ? 'chunks' THEN cortex._ids(held.payload -> 'chunks', 'chunks') END);
     IF rest IS NULL THEN

@@ -198,6 +198,22 @@ fn builds_add_and_forget_nothing() {
         ),
         (&json!(3), &json!(2), &json!(200))
     );
+    // Claims that no model was called for cost nothing and count no call.
+    want(&mut client, "parts", &chunks[2..3]);
+    let taken = take(&mut client, "w", "60 seconds").unwrap();
+    json(
+        &mut client,
+        &format!("cortex_build_commit({}, '[]', worker => 'w')", taken.job),
+    );
+    let stats = json(&mut client, "cortex_stats()");
+    assert_eq!(
+        (
+            &stats["models"]["m"]["synth_calls"],
+            stats["models"].get("model")
+        ),
+        (&json!(2), None),
+        "{stats}"
+    );
     // A later change of the source ends both at once.
     put(&mut client, "parts", "Nothing is left.");
     assert_eq!(served(&mut client), 0);

@@ -346,6 +346,45 @@ fn vectors_come_with_the_claims_or_are_made_later() {
     assert_eq!(embed(&mut client), 0);
 }
 
+/// While a space is to follow the present one, built and carried claims get their vectors in both.
+#[test]
+fn claims_get_vectors_in_the_next_space_too() {
+    let (_database, mut client) = parts();
+    use_space(&mut client, "m", 4);
+    embed(&mut client);
+    let next = use_space(&mut client, "n", 3);
+    want(&mut client, "parts", &[]);
+    let taken = take(&mut client, "w", "60 seconds").unwrap();
+    let vectors = ", vectors => ARRAY['[1,0,0,0]']::vector[]";
+    commit(
+        &mut client,
+        taken.job,
+        "w",
+        &json!([{"claim": "Part 1 is red.", "chunks": [taken.chunks[0].0]}]),
+        vectors,
+    );
+    put(
+        &mut client,
+        "parts",
+        &long_text(&[PARTS[0], "Part 2 is pink."]),
+    );
+    want(&mut client, "parts", &[]);
+    assert_eq!(
+        take(&mut client, "w", "60 seconds").unwrap().chunks.len(),
+        1
+    );
+    embed(&mut client);
+    assert_eq!(
+        one::<i32>(&mut client, "SELECT space FROM cortex.namespaces"),
+        next,
+        "nothing is missing in the next space"
+    );
+    let lacking = "SELECT count(*) FROM cortex.claim c JOIN cortex.source_version v ON v.id = c.version_ids[1] AND v.closed_by IS NULL \
+                    WHERE NOT EXISTS (SELECT FROM cortex.emb_2 e WHERE e.item_id = c.id)";
+    assert_eq!(one::<i64>(&mut client, lacking), 0);
+    assert_eq!(served(&mut client), 1);
+}
+
 #[test]
 fn a_question_is_known_as_built_while_its_sources_stand() {
     let (_database, mut client) = parts();
