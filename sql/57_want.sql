@@ -133,6 +133,21 @@ BEGIN
 
     IF embedding IS NOT NULL AND cardinality(asked_chunks) > 0 THEN
         SELECT n.space_id INTO space FROM cortex.namespace n WHERE n.id = ns;
+        -- What was built for the same question before, of other sources, stays a part of it: if one of them changes,
+        -- the fresh ones must not stand for it.
+        EXECUTE format($q$
+            SELECT $1 || coalesce(array_agg(DISTINCT v.id), '{}'),
+                   $2 || coalesce((SELECT array_agg(DISTINCT c.id) FROM cortex.chunk c
+                                    WHERE c.version_id = ANY (array_agg(v.id)) AND c.id = ANY (array_agg(k.id))), '{}')
+              FROM cortex.question q
+              CROSS JOIN unnest(q.version_ids) w (id)
+              JOIN cortex.source_version v ON v.id = w.id AND v.closed_by IS NULL
+              LEFT JOIN unnest(q.chunk_ids) k (id) ON true
+             WHERE q.namespace_id = $3 AND q.space_id = $4 AND 1 - (q.embedding OPERATOR(%1$I.<=>) $5::%1$I.vector) >= $6
+               AND NOT EXISTS (SELECT FROM cortex.source_version a WHERE a.id = ANY ($1) AND a.source_id = v.source_id)$q$,
+            (SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'))
+            INTO asked_versions, asked_chunks
+            USING asked_versions, asked_chunks, ns, space, embedding, (settings ->> 'reuse_threshold')::float8;
         found_digest := sha256(convert_to(concat_ws(' ', embedding::text, asked_versions::text, asked_chunks::text), 'UTF8'));
         IF NOT EXISTS (SELECT FROM cortex.question q WHERE q.namespace_id = ns AND q.space_id = space AND q.digest = found_digest) THEN
             INSERT INTO cortex.question (namespace_id, space_id, embedding, version_ids, chunk_ids, digest)
