@@ -11,7 +11,6 @@ pub mod ground;
 pub mod hash;
 pub mod lexical;
 pub mod nearest;
-pub mod pack;
 pub mod pool;
 pub mod posting;
 pub mod receipt;

@@ -5,7 +5,7 @@ mod common;
 
 use cortex_core::chunker::{self, ChunkOptions};
 use cortex_core::lexical::{self, Params, Posting, Stats};
-use cortex_core::pack::{self, PackItem};
+use cortex_core::pool::pack::{self, Claim, Estimate};
 use cortex_core::{analyzer, extract, fusion, tokens, vector};
 use serde::Serialize;
 
@@ -83,7 +83,7 @@ fn names_are_those_that_were_recorded() {
             "cortex-bm25/1",
             "cortex-rrf/1",
             "cortex-quant/1",
-            "cortex-pack/1",
+            "cortex-pack/2",
         ]
     );
 }
@@ -190,26 +190,25 @@ fn quantised_vectors() {
 #[test]
 fn packed_contexts() {
     let packed = |text: &str| {
-        let items: Vec<PackItem> = (0..)
-            .zip(text.split(['.', '\n']))
-            .map(|(item, text)| PackItem {
-                item,
-                source: "s",
-                title: text,
-                origin: "o",
-                date: "",
+        let header = format!("[{}]", cortex_core::pool::header::field(text));
+        let claims: Vec<Claim<'_, bool>> = text
+            .split(['.', '\n'])
+            .enumerate()
+            .map(|(n, text)| Claim {
+                group: n % 3 == 0,
+                header: (n % 2 == 0).then_some(header.as_str()),
                 text,
             })
             .collect();
-        let packed = pack::pack(&items, 120).expect("the budget is not 0");
+        let packed = pack::pack(&claims, 120, &Estimate);
         (
             packed.payload,
             packed.tokens,
             packed.served,
             packed
                 .next_needs
-                .map(|next| (next.item, next.budget_tokens)),
+                .map(|next| (next.claim, next.budget_tokens)),
         )
     };
-    assert_eq!(digest(packed), "6926914099f77e9877ba5410a0c52151");
+    assert_eq!(digest(packed), "433f748622c86edca5f0606d6c443afa");
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use cortex_core::ground;
+use cortex_core::pool::backoff;
 use cortex_core::pool::candidates::{SIMILAR_COSINE, cosine};
 use cortex_core::pool::merge::{self, Place};
-use cortex_core::pool::{backoff, ground};
 use serde_json::{Map, Value, json};
 
 use super::case::{Chunk, SourceSpan};

@@ -20,7 +20,6 @@ mod fold;
 mod stem;
 mod words;
 
-pub(crate) use english::is_stop_word;
 
 use std::collections::{BTreeMap, HashSet};
 

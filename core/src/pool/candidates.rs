@@ -85,18 +85,32 @@ pub fn collapse_within<O: Copy + Eq + Hash>(
     found
 }
 
-/// Whether the cosine of two quantised vectors is at least [`SIMILAR_COSINE`], in exact arithmetic.
-///
-/// Errors: [`VectorError::WrongSize`] if the sizes differ.
-pub fn similar_quantised(a: &[i16], b: &[i16]) -> Result<bool, VectorError> {
-    let dot = i128::from(vector::dot_quantised(a, b)?);
-    if dot <= 0 {
-        return Ok(false);
+/// A quantised vector with its square, so that comparing many costs one inner product each.
+#[derive(Debug, Clone, Copy)]
+pub struct Quantised<'a> {
+    components: &'a [i16],
+    square: i64,
+}
+
+impl<'a> Quantised<'a> {
+    /// Measures a vector.
+    pub fn of(components: &'a [i16]) -> Self {
+        let squares = components.iter().map(|&x| i64::from(x) * i64::from(x));
+        Self {
+            components,
+            square: squares.sum(),
+        }
     }
-    let squares =
-        i128::from(vector::dot_quantised(a, a)?) * i128::from(vector::dot_quantised(b, b)?);
-    // cos >= 19/20, both sides positive: square and clear the fraction.
-    Ok(dot * dot * 400 >= squares * 361)
+
+    /// Whether the cosine to another is at least [`SIMILAR_COSINE`], in exact arithmetic.
+    ///
+    /// Errors: [`VectorError::WrongSize`] if the sizes differ.
+    pub fn similar(&self, other: &Self) -> Result<bool, VectorError> {
+        let dot = i128::from(vector::dot_quantised(self.components, other.components)?);
+        let squares = i128::from(self.square) * i128::from(other.square);
+        // cos >= 19/20: where the dot is positive, square and clear the fraction.
+        Ok(dot > 0 && dot * dot * 400 >= squares * 361)
+    }
 }
 
 /// Cosine of two vectors in double precision, summed in order; 0 if one of them has no direction.
@@ -122,6 +136,10 @@ pub fn cosine<T: Copy + Into<f64>>(a: &[T], b: &[T]) -> f64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn similar(a: &[i16], b: &[i16]) -> Result<bool, VectorError> {
+        Quantised::of(a).similar(&Quantised::of(b))
+    }
 
     fn row<'a>(owner: u8, text: &'a str) -> Row<'a, u8> {
         Row { owner, text }
@@ -157,19 +175,13 @@ mod tests {
     #[test]
     fn the_similarity_bound_is_inclusive_and_exact() {
         let base = [2_000, 0];
-        assert_eq!(similar_quantised(&base, &[1_900, 624]), Ok(true));
-        assert_eq!(similar_quantised(&base, &[1_900, 625]), Ok(false));
+        assert_eq!(similar(&base, &[1_900, 624]), Ok(true));
+        assert_eq!(similar(&base, &[1_900, 625]), Ok(false));
         // 19² + 5² + 3² + 2² + 1² = 400: the cosine to the first axis is 19/20 to the last bit.
-        assert_eq!(
-            similar_quantised(&[7, 0, 0, 0, 0], &[19, 5, 3, 2, 1]),
-            Ok(true)
-        );
-        assert_eq!(
-            similar_quantised(&[7, 0, 0, 0, 0], &[19, 5, 3, 2, 2]),
-            Ok(false)
-        );
-        assert_eq!(similar_quantised(&base, &[-2_000, 0]), Ok(false));
-        assert!(similar_quantised(&base, &[1]).is_err());
+        assert_eq!(similar(&[7, 0, 0, 0, 0], &[19, 5, 3, 2, 1]), Ok(true));
+        assert_eq!(similar(&[7, 0, 0, 0, 0], &[19, 5, 3, 2, 2]), Ok(false));
+        assert_eq!(similar(&base, &[-2_000, 0]), Ok(false));
+        assert!(similar(&base, &[1]).is_err());
     }
 
     #[test]
@@ -186,7 +198,7 @@ mod tests {
             let texts: Vec<String> = rows.iter().map(|row| row.1.to_string()).collect();
             let vectors: Vec<[i16; 2]> = rows.iter().map(|row| [row.2, row.3]).collect();
             let offered: Vec<Row<u8>> = rows.iter().zip(&texts).map(|(r, text)| row(r.0, text)).collect();
-            let near = |a: usize, b: usize| similar_quantised(&vectors[a], &vectors[b]) == Ok(true);
+            let near = |a: usize, b: usize| similar(&vectors[a], &vectors[b]) == Ok(true);
             let once = collapse(&offered, near);
             let left: Vec<Row<u8>> = once.kept.iter().map(|&at| offered[at]).collect();
             let twice = collapse(&left, |a, b| near(once.kept[a], once.kept[b]));

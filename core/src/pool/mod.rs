@@ -8,15 +8,17 @@
 //! and the reader gets a share of raw text meanwhile ([`floor`]).
 //!
 //! A build adds to what is held of a source ([`merge`]) after its claims were checked against the chunks
-//! they cite ([`ground`]); text that came back unchanged is recognised ([`recognise`]), and a build that
+//! they cite ([`crate::ground`]); text that came back unchanged is recognised ([`recognise`]), and a build that
 //! fails waits before it is tried again ([`backoff`]).
 //!
 //! # Numbers
 //!
-//! Similarities are `f64`. From quantised vectors they are one integer inner product divided by
-//! [`crate::vector::UNIT_DOT`], a single correctly rounded operation, so they and every decision taken on
+//! Similarities are `f64`. From quantised vectors they are one integer inner product and one division
+//! ([`similarity`]), a single correctly rounded operation, so they and every decision taken on
 //! them are the same on each machine. NaN never arises from them; where one is given, it ranks last and
 //! passes no threshold.
+
+use crate::vector;
 
 pub mod backoff;
 pub mod candidates;
@@ -24,10 +26,27 @@ pub mod classify;
 pub mod decide;
 pub mod floor;
 pub mod gate;
-pub mod ground;
 pub mod header;
 pub mod merge;
 pub mod pack;
 pub mod recognise;
 pub mod rerank;
 pub mod reuse;
+
+/// The cosine that an inner product of two quantised vectors stands for; beyond 1 by rounding at most.
+pub fn similarity(dot: i64) -> f64 {
+    dot as f64 / vector::UNIT_DOT as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vector_is_as_similar_to_itself_as_can_be() {
+        let vector = vector::quantise(&[0.6, -0.8]).expect("a vector");
+        let dot = vector::dot_quantised(&vector, &vector).expect("equal sizes");
+        assert!((similarity(dot) - 1.0).abs() < 1e-4);
+        assert_eq!(similarity(-vector::UNIT_DOT), -1.0);
+    }
+}

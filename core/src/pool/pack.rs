@@ -12,18 +12,20 @@
 //! - Third claim.
 //! ```
 //!
-//! The rules of `cortex-pack/1` ([`crate::pack`]) hold: the budget counts all that is sent and is never
-//! exceeded, not even by the first claim; a header is never dropped to make room; packing stops at the first
-//! claim that does not fit, so what is served at a budget is a prefix of what is served at a larger one; and
-//! no text leaves its place. What is new: headers are the caller's and may be absent, how tokens are
-//! counted is the caller's ([`Meter`]), and repetitions are not looked for (see [`super::candidates`]).
+//! The budget counts all that is sent and is never exceeded, not even by the first claim; a header is never
+//! dropped to make room; packing stops at the first claim that does not fit, so what is served at a budget is a
+//! prefix of what is served at a larger one. Headers are the caller's and may be absent, how tokens are counted
+//! is the caller's ([`Meter`]), and repetitions are not looked for (see [`super::candidates`]).
+//!
+//! Text cannot leave its place: a claim always follows `- `, later lines of it are indented by two blanks and
+//! empty ones left out. So it can pose neither as a header nor as another claim.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::tokens;
 
-/// Name of this packing as recorded in receipts.
+/// Name of this packing, as recorded in the details of a read.
 pub const NAME: &str = "cortex-pack/2";
 
 /// How tokens are counted.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cortex_core::analyzer;
-use cortex_core::vector::UNIT_DOT;
+use cortex_core::pool;
 
 use crate::serve::Item;
 
@@ -27,7 +27,7 @@ pub fn best(items: &[Item], query: &str, by_vector: bool) -> Option<f64> {
 
 /// The cosine of an item to the question; 0 where the vector arm did not find it.
 pub fn similarity(item: &Item) -> f64 {
-    item.ranked.vector as f64 / UNIT_DOT as f64
+    pool::similarity(item.ranked.vector)
 }
 
 /// Which part of the question's distinct terms occurs in the texts; 0 for a question without terms.

@@ -10,7 +10,7 @@ mod vectors;
 use std::collections::HashMap;
 
 use cortex_core::hash::Target;
-use cortex_core::pool::candidates::{self, KEPT_MAX, Row};
+use cortex_core::pool::candidates::{self, KEPT_MAX, Quantised, Row};
 use cortex_core::pool::decide::{self, Outcome as Decision};
 use cortex_core::pool::floor::{self, Chunk};
 use cortex_core::pool::header::{self, HeaderParts};
@@ -165,7 +165,6 @@ impl Read {
                 vector.space,
                 &vector.components,
                 settings.reuse_threshold,
-                &owner,
             )?,
             _ => false,
         };
@@ -438,13 +437,18 @@ fn collapse(served: &Served) -> Result<Vec<usize>, Fault> {
             text: &item.body,
         })
         .collect();
+    let measured: Vec<Option<Quantised>> = items
+        .iter()
+        .map(|item| {
+            vectors
+                .get(&item.ranked.item)
+                .map(|vector| Quantised::of(vector))
+        })
+        .collect();
     let found = candidates::collapse_within(&rows, MAX_LIST, MAX_LIST, |kept, row| {
         normal[kept].is_some() && normal[kept] == normal[row]
-            || match (
-                vectors.get(&items[kept].ranked.item),
-                vectors.get(&items[row].ranked.item),
-            ) {
-                (Some(a), Some(b)) => candidates::similar_quantised(a, b).unwrap_or(false),
+            || match (&measured[kept], &measured[row]) {
+                (Some(a), Some(b)) => a.similar(b).unwrap_or(false),
                 _ => false,
             }
     });

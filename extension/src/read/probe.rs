@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use cortex_core::hash::Target;
+use cortex_core::pool;
 use cortex_core::pool::classify::{self, Class, Owner as UnitState};
 use cortex_core::pool::floor::CHUNKS_MAX;
 use cortex_core::tokens;
@@ -12,7 +13,6 @@ use serde_json::{Value, json};
 use super::coverage;
 use crate::db;
 use crate::error::Fault;
-use crate::rights::Owner;
 use crate::serve::{self, Item, Request, Served};
 
 /// Chunks by which sources are judged, as many as a plain retrieval would hand over.
@@ -130,14 +130,13 @@ fn known(items: &[Item]) -> Result<HashMap<i64, Known>, Fault> {
     Ok(rows.into_iter().collect())
 }
 
-/// Whether the chunks of the present call were built for this question before: known questions at least as similar as
-/// `threshold`, and none of them with a part that is stale or never was built.
+/// Whether this question was built before: known questions are at least as similar as `threshold`, and none of them has
+/// a part that is stale or never was built. Call it as the owner.
 pub fn reused(
     namespace: i32,
     space: i32,
     components: &[i16],
     threshold: f64,
-    _: &Owner,
 ) -> Result<bool, Fault> {
     use cortex_core::pool::reuse::{self, Seed};
     let seeds = db::read(
@@ -152,7 +151,7 @@ pub fn reused(
         ],
         |row| {
             Ok(Seed {
-                similarity: row.must::<i64>(1)? as f64 / cortex_core::vector::UNIT_DOT as f64,
+                similarity: pool::similarity(row.must::<i64>(1)?),
                 fresh: row.must(2)?,
             })
         },

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use cortex_core::analyzer;
-use cortex_core::vector::UNIT_DOT;
+use cortex_core::pool;
 use serde_json::{Value, json};
 
 use super::coverage;
@@ -142,7 +142,7 @@ fn former(
         ],
         |row| {
             let similarity = match (vector, row.get::<i64>(5)) {
-                (Some(_), Some(score)) => score as f64 / UNIT_DOT as f64,
+                (Some(_), Some(score)) => pool::similarity(score),
                 (Some(_), None) => 0.0,
                 (None, _) => coverage::share_of_terms(&terms, &[&row.must::<String>(4)?]),
             };
