@@ -2,10 +2,10 @@
 
 use cortex_core::hash::{Context, Target, structure_hash};
 use cortex_core::receipt::Receipt;
-use pgrx::JsonB;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+use crate::ask::JsonText;
 use crate::db;
 use crate::error::{Fault, Outcome, given};
 use crate::rights::{self, Owner};
@@ -85,7 +85,7 @@ fn cortex_search(
 #[pg_extern(volatile, requires = ["tables"])]
 fn cortex_read_log(
     receipt: Option<&str>,
-    details: default!(Option<JsonB>, "NULL"),
+    details: default!(Option<JsonText>, "NULL"),
 ) -> Outcome<i64> {
     let receipt = given(receipt, "receipt")?;
     let parsed = Receipt::from_text(receipt).map_err(|error| {
@@ -116,12 +116,12 @@ fn cortex_read_log(
     })?;
     if let Some(details) = details {
         db::execute(
-            "SELECT cortex._read_logged($1, $2, $3, $4)",
+            "SELECT cortex._read_logged($1, $2, $3, $4::pg_catalog.jsonb)",
             &[
                 namespace.id.into(),
                 id.into(),
                 is_new.into(),
-                details.into(),
+                details.0.into(),
             ],
         )?;
     }

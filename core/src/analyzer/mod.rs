@@ -20,7 +20,6 @@ mod fold;
 mod stem;
 mod words;
 
-
 use std::collections::{BTreeMap, HashSet};
 
 /// Name of this analyzer as recorded in receipts.

@@ -43,7 +43,6 @@ use settings::{Asked, Settings};
 /// `details` is for cortex_read_log.
 #[pg_extern(stable, parallel_restricted, requires = ["tables"])]
 #[expect(clippy::type_complexity, reason = "the columns of the result")]
-#[expect(clippy::too_many_arguments, reason = "the arguments of the function")]
 fn cortex_read(
     query: Option<&str>,
     query_embedding: default!(Option<VectorRef>, "NULL"),
@@ -85,7 +84,7 @@ fn cortex_read(
         profile,
     };
     let read = Read::run(query, query_embedding.as_ref(), namespace, &asked)?;
-    let claims = read.served().map(|item| claim_json(item)).collect();
+    let claims = read.served().map(claim_json).collect();
     Ok(TableIterator::once((
         read.payload(),
         read.tokens() as i32,
@@ -181,7 +180,11 @@ impl Read {
         drop(owner);
 
         let collapsed = claims.items.len() - kept.len();
-        let (order, rerank_failed, rerank_us) = reranked(&settings, query, &claims, kept)?;
+        let Order {
+            places: order,
+            took_us: rerank_us,
+            fault: rerank_failed,
+        } = reranked(&settings, query, &claims, kept)?;
         let verdict = decide::verdict(coverage, least, settings.strategy, true, false);
         let raw_wanted = verdict.escalate || (verdict.raw_wanted && outcome == Decision::Build);
         let probing = outcome == Decision::Build && settings.builds;
@@ -455,19 +458,30 @@ fn collapse(served: &Served) -> Result<Vec<usize>, Fault> {
     Ok(found.kept)
 }
 
-/// The order in which claims are packed, why a reranker was not followed, and how long it took.
+/// The order in which claims are packed.
+struct Order {
+    /// Positions of claims.
+    places: Vec<usize>,
+    /// How long a reranker took, if one was asked.
+    took_us: Option<u64>,
+    /// Why it was not followed.
+    fault: Option<String>,
+}
+
+/// The order of the claims kept, by the namespace's reranker if it has one.
 fn reranked(
     settings: &Settings,
     query: &str,
     served: &Served,
     kept: Vec<usize>,
-) -> Result<(Vec<usize>, Option<String>, Option<u64>), Fault> {
-    let Some(function) = &settings.reranker else {
-        return Ok((kept, None, None));
+) -> Result<Order, Fault> {
+    let Some(function) = settings.reranker.as_ref().filter(|_| !kept.is_empty()) else {
+        return Ok(Order {
+            places: kept,
+            took_us: None,
+            fault: None,
+        });
     };
-    if kept.is_empty() {
-        return Ok((kept, None, None));
-    }
     let (asked, rest) = kept.split_at(kept.len().min(KEPT_MAX));
     let texts: Vec<&str> = asked
         .iter()
@@ -479,13 +493,13 @@ fn reranked(
     drop(owner);
     let took = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
     let ranked = rerank::order(asked.len(), scores.as_deref().map_err(Clone::clone));
-    let mut order: Vec<usize> = ranked.order.iter().map(|&place| asked[place]).collect();
-    order.extend_from_slice(rest);
-    Ok((
-        order,
-        ranked.fault.map(|fault| fault.to_string()),
-        Some(took),
-    ))
+    let mut places: Vec<usize> = ranked.order.iter().map(|&place| asked[place]).collect();
+    places.extend_from_slice(rest);
+    Ok(Order {
+        places,
+        took_us: Some(took),
+        fault: ranked.fault.map(|fault| fault.to_string()),
+    })
 }
 
 /// The header of each source, and why a header function was not followed.

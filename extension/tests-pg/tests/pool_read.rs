@@ -200,7 +200,8 @@ fn what_is_served_at_a_budget_is_a_prefix_with_raw_text_too() {
         .collect();
     let texts: Vec<(&str, f32)> = texts.iter().map(|text| (text.as_str(), 0.2)).collect();
     corpus(&mut client, &texts);
-    let mut last: Option<(Vec<i64>, Vec<(i64, i64)>)> = None;
+    let mut claims_before: Vec<i64> = Vec::new();
+    let mut raw_before: Vec<(i64, i64)> = Vec::new();
     for budget in (1..=400).step_by(7) {
         let read = read(
             &mut client,
@@ -228,20 +229,20 @@ fn what_is_served_at_a_budget_is_a_prefix_with_raw_text_too() {
                     .collect()
             })
             .unwrap_or_default();
-        if let Some((claims_before, raw_before)) = &last {
-            assert!(claims.starts_with(claims_before), "claims at {budget}");
-            for (n, (chunk, end)) in raw_before.iter().enumerate() {
-                assert!(
-                    raw.get(n)
-                        .is_some_and(|now| now.0 == *chunk && now.1 >= *end),
-                    "raw text at {budget}: {raw_before:?} then {raw:?}"
-                );
-            }
+        assert!(claims.starts_with(&claims_before), "claims at {budget}");
+        for (n, (chunk, end)) in raw_before.iter().enumerate() {
+            assert!(
+                raw.get(n)
+                    .is_some_and(|now| now.0 == *chunk && now.1 >= *end),
+                "raw text at {budget}: {raw_before:?} then {raw:?}"
+            );
         }
-        last = Some((claims, raw));
+        (claims_before, raw_before) = (claims, raw);
     }
-    let (claims, raw) = last.unwrap();
-    assert!(claims.len() > 3 && raw.len() > 1, "{claims:?} {raw:?}");
+    assert!(
+        claims_before.len() > 3 && raw_before.len() > 1,
+        "{claims_before:?} {raw_before:?}"
+    );
     // The spans of raw text are those of the source.
     let read = read(
         &mut client,
