@@ -542,3 +542,51 @@ async fn bad_traces_give_a_report_and_no_error() {
         assert_eq!(report["code"], code, "{text:.80}: {report}");
     }
 }
+
+#[tokio::test]
+async fn a_read_is_recorded_off_its_path_and_takes_the_settings_of_the_pool() {
+    let (database, _) = filled(no_model()).await;
+    let mut session = database.session().await;
+    run(
+        &mut session,
+        "SELECT cortex_profile_set('default', 'small', '{\"budget_tokens\": 12, \"strategy\": \"context_only\"}')",
+    )
+    .await;
+    let server = Server::start(&database.config(), no_model()).await;
+    let read = server
+        .post("/api/v1/read", r#"{"question":"kestrel"}"#, 200)
+        .await
+        .json();
+    assert_eq!(read["details"]["budget_tokens"], 1000, "{read}");
+    let small = server
+        .post(
+            "/api/v1/read",
+            r#"{"question":"kestrel","profile":"small"}"#,
+            200,
+        )
+        .await
+        .json();
+    assert_eq!(small["details"]["budget_tokens"], 12);
+    for (body, status) in [
+        (r#"{"question":"kestrel","profile":"none"}"#, 404),
+        (r#"{"question":"kestrel","strategy":"all"}"#, 400),
+    ] {
+        server.post("/api/v1/read", body, status).await;
+    }
+    server
+        .post(
+            "/api/v1/search",
+            r#"{"question":"kestrel","profile":"small"}"#,
+            400,
+        )
+        .await;
+    // Twice the same receipt at the same state is one read.
+    until(
+        &mut session,
+        "the read is recorded",
+        "SELECT (cortex_stats() -> 'counters' ->> 'reads')::int = 1",
+    )
+    .await;
+    let logged: i64 = value(&mut session, "SELECT count(*) FROM cortex.read_log").await;
+    assert_eq!(logged, 1);
+}

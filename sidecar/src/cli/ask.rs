@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::trace_text::TraceArgument;
 use super::{Context, Output};
 use crate::db::Db;
-use crate::db::reader::Question;
+use crate::db::reader::{Question, ReadOptions};
 use crate::encoder::Encoder;
 use crate::error::{Failure, Kind, Outcome};
 
@@ -39,6 +39,15 @@ pub struct Read {
     /// Tokens that the context may have, headers included [default: read.budget_tokens]
     #[arg(short, long, value_name = "TOKENS")]
     budget: Option<i32>,
+    /// context_first (raw text only where the claims do not cover the question), context_raw or context_only
+    #[arg(long)]
+    strategy: Option<String>,
+    /// Named settings of the namespace (cortex_profile_set)
+    #[arg(long)]
+    profile: Option<String>,
+    /// Record the read, and ask for the builds that would have helped
+    #[arg(long)]
+    record: bool,
 }
 
 /// Arguments of `cortex find`.
@@ -82,21 +91,39 @@ pub struct Verify {
 }
 
 pub async fn read(read: Read, context: &Context, out: &mut Output) -> Outcome<()> {
-    let budget = read.budget.unwrap_or(context.config.read.budget_tokens);
+    let own = context.config.read.budget_tokens;
+    let options = ReadOptions {
+        budget_tokens: read.budget.or(read.profile.is_none().then_some(own)),
+        strategy: read.strategy,
+        profile: read.profile,
+    };
     let (db, question) = prepare(read.asked, context).await?;
-    let answer = db.read(&question, budget).await?.json;
+    let answer = db.read(&question, &options).await?;
+    if read.record {
+        db.record_read(&question, &answer).await?;
+    }
+    let answer = answer.json;
     out.raw(&answer);
     if !out.is_json() {
         let answer = parse(&answer)?;
         out.line(text(&answer, "payload"));
         out.line(format!(
-            "-- {} of {budget} tokens, {} claims, arms: {}{}",
+            "-- {} of {} tokens, {} claims, {}, arms: {}{}{}",
             text(&answer, "tokens"),
+            text(
+                answer.get("details").unwrap_or(&Value::Null),
+                "budget_tokens"
+            ),
             answer
                 .get("claims")
                 .and_then(Value::as_array)
                 .map_or(0, Vec::len),
+            text(&answer, "decision"),
             text(&answer, "arms"),
+            match answer.get("needs_retrieval").and_then(Value::as_bool) {
+                Some(true) => ", does not cover the question",
+                _ => "",
+            },
             match answer.get("pending").and_then(Value::as_i64) {
                 Some(pending) if pending > 0 => format!(", {pending} sources pending"),
                 _ => String::new(),

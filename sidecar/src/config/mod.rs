@@ -80,6 +80,8 @@ pub struct Read {
     pub budget_tokens: i32,
     /// Results of one search.
     pub k: i32,
+    /// Whether the service records its reads and asks for the builds that would have helped.
+    pub record: bool,
 }
 
 /// Section `worker`.

@@ -7,6 +7,9 @@
 //! So each answer is kept only if its receipt names the vector's own space; otherwise the question is asked
 //! again by words alone. Asked first and checked after, no switch of the namespace can come in between.
 
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
 use super::{Access, Db, column};
 use crate::error::{Failure, Kind, Outcome};
 
@@ -25,7 +28,7 @@ SELECT pg_catalog.json_build_object(
 
 const READ: &str = "
 SELECT pg_catalog.row_to_json(r)::text, r.receipt::json -> 'space' ->> 'digest'
-  FROM {cortex}.cortex_read($1, $2::text::{vector}.vector, $3, $4, $5) r";
+  FROM {cortex}.cortex_read($1, $2::text::{vector}.vector, $3, $4, $5, $6, $7) r";
 
 const ASK: &str = "
 SELECT pg_catalog.row_to_json(a)::text, a.trace_id
@@ -66,6 +69,10 @@ SELECT coalesce(
 /// Sources listed at once.
 const PAGE: i32 = 1000;
 
+const READ_LOG: &str = "SELECT {cortex}.cortex_read_log($1, $2::text::jsonb)";
+const BUILD_WANT: &str =
+    "SELECT {cortex}.cortex_build_want($1::text::jsonb, $2, $3::text::{vector}.vector)::text";
+
 const HEALTH: &str = "SELECT {cortex}.cortex_health()::text";
 
 /// A question for [`Db::search`], [`Db::read`] and [`Db::ask`].
@@ -103,8 +110,37 @@ pub struct Answer {
 #[derive(Clone, Copy)]
 enum Call<'a> {
     Search(i32),
-    Read(i32),
+    Read(&'a ReadOptions),
     Ask(&'a str),
+}
+
+/// How a context is to be made; what is not given follows from the profile and the namespace's settings.
+#[derive(Clone, Debug, Default)]
+pub struct ReadOptions {
+    /// Tokens that the context may have.
+    pub budget_tokens: Option<i32>,
+    /// `context_first`, `context_raw` or `context_only`, as the SQL function takes it.
+    pub strategy: Option<String>,
+    /// A profile of the namespace.
+    pub profile: Option<String>,
+}
+
+impl ReadOptions {
+    /// A budget and nothing else.
+    pub fn within(budget_tokens: i32) -> Self {
+        ReadOptions {
+            budget_tokens: Some(budget_tokens),
+            ..ReadOptions::default()
+        }
+    }
+}
+
+/// The parts of a read that its record needs.
+#[derive(Deserialize)]
+struct ReadParts {
+    receipt: Option<String>,
+    details: Box<RawValue>,
+    wanted: Vec<serde_json::Value>,
 }
 
 /// What a statement returned, before it is known whether it may be used.
@@ -144,8 +180,43 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::search`].
-    pub async fn read(&self, question: &Question, budget_tokens: i32) -> Outcome<Answer> {
-        self.checked(question, Call::Read(budget_tokens)).await
+    pub async fn read(&self, question: &Question, options: &ReadOptions) -> Outcome<Answer> {
+        self.checked(question, Call::Read(options)).await
+    }
+
+    /// What a read leaves to its caller, since reading only reads: `cortex_read_log`, and `cortex_build_want` for
+    /// what would have helped. The read is recorded once, however often this is called with it.
+    ///
+    /// # Errors
+    /// As [`Db::rows`]; on a standby, that it cannot be written.
+    pub async fn record_read(&self, question: &Question, answer: &Answer) -> Outcome<()> {
+        let read: ReadParts = serde_json::from_str(answer.json.as_str())
+            .map_err(|error| Failure::internal(format!("cortex_read answered {error}")))?;
+        if let Some(receipt) = read.receipt {
+            let details = read.details.get().to_owned();
+            let _: i64 = self
+                .value(Access::Write, READ_LOG, |statement| {
+                    statement.bind(receipt).bind(details)
+                })
+                .await?;
+        }
+        if read.wanted.is_empty() {
+            return Ok(());
+        }
+        let wanted = serde_json::to_string(&read.wanted)
+            .map_err(|error| Failure::internal(format!("what a read wants: {error}")))?;
+        let namespace = question.namespace.clone();
+        let vector = question
+            .vector
+            .as_ref()
+            .filter(|_| answer.by_vector)
+            .map(|vector| vector.text.clone());
+        let _: JsonText = self
+            .value(Access::Write, BUILD_WANT, |statement| {
+                statement.bind(wanted).bind(namespace).bind(vector)
+            })
+            .await?;
+        Ok(())
     }
 
     /// `cortex_ask` in mode `find_relevant`: evidence and a trace. `policy` is a JSON object.
@@ -183,27 +254,42 @@ impl Db {
         vector: Option<String>,
         call: Call<'_>,
     ) -> Outcome<Attempt> {
-        let (template, limit) = match call {
-            Call::Search(k) => (SEARCH, k),
-            Call::Read(budget_tokens) => (READ, budget_tokens),
-            Call::Ask(policy) => return self.ask_once(question, vector, policy).await,
-        };
         let Question {
             text,
             namespace,
             mode,
             ..
         } = question.clone();
-        let row = self
-            .row(Access::Read, template, |statement| {
-                statement
-                    .bind(text)
-                    .bind(vector)
-                    .bind(limit)
-                    .bind(namespace)
-                    .bind(mode)
-            })
-            .await?;
+        let row = match call {
+            Call::Search(k) => {
+                self.row(Access::Read, SEARCH, |statement| {
+                    statement
+                        .bind(text)
+                        .bind(vector)
+                        .bind(k)
+                        .bind(namespace)
+                        .bind(mode)
+                })
+                .await?
+            }
+            Call::Read(options) => {
+                let options = options.clone();
+                // A mode that nobody asked for leaves it to the profile.
+                let mode = (options.profile.is_none() || mode != "auto").then_some(mode);
+                self.row(Access::Read, READ, |statement| {
+                    statement
+                        .bind(text)
+                        .bind(vector)
+                        .bind(options.budget_tokens)
+                        .bind(namespace)
+                        .bind(mode)
+                        .bind(options.strategy)
+                        .bind(options.profile)
+                })
+                .await?
+            }
+            Call::Ask(policy) => return self.ask_once(question, vector, policy).await,
+        };
         Ok(Attempt {
             json: column(&row, 0)?,
             space: column(&row, 1)?,

@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::{Demo, NAMESPACE, check};
-use crate::db::reader::Question;
+use crate::db::reader::{Question, ReadOptions};
 use crate::error::{Failure, Kind, Outcome};
 
 /// Tokens of each context.
@@ -77,7 +77,10 @@ impl Demo<'_> {
     /// The context of a question; returns its tokens.
     async fn context(&mut self, text: &str) -> Outcome<i64> {
         let question = self.question(text).await?;
-        let answer = self.db.read(&question, BUDGET).await?;
+        let answer = self
+            .db
+            .read(&question, &ReadOptions::within(BUDGET))
+            .await?;
         check(answer.by_vector, || {
             "no vectors were compared: the namespace uses another model".to_owned()
         })?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Check;
 use crate::config::{Config, Origin};
-use crate::db::reader::{Answer, Question};
+use crate::db::reader::{Answer, Question, ReadOptions};
 use crate::db::{Access, Catalog, Db, column};
 use crate::encoder::Encoder;
 use crate::error::{Failure, Outcome};
@@ -164,7 +164,8 @@ async fn trial(config: &Config, db: &Db, encoder: &Encoder) -> Outcome<Answer> {
         namespace: config.read.namespace.clone(),
         mode: "auto".to_owned(),
     };
-    db.read(&question, config.read.budget_tokens).await
+    db.read(&question, &ReadOptions::within(config.read.budget_tokens))
+        .await
 }
 
 pub(super) async fn query(config: &Config, db: &Db, encoder: &Encoder) -> Outcome<Check> {

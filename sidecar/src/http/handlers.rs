@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::App;
 use super::body::{JsonBody, Parameters, Segment, TextBody};
 use super::reply::RawJson;
-use crate::db::reader::{Question, Source};
+use crate::db::reader::{Question, ReadOptions, Source};
 use crate::error::{Failure, Outcome};
 
 /// What search, read and ask take.
@@ -19,6 +19,8 @@ pub(super) struct QuestionIn {
     mode: Option<String>,
     k: Option<i32>,
     budget_tokens: Option<i32>,
+    strategy: Option<String>,
+    profile: Option<String>,
     policy: Option<Box<RawValue>>,
 }
 
@@ -28,6 +30,8 @@ impl QuestionIn {
         let surplus = [
             ("k", self.k.is_some() && !k),
             ("budget_tokens", self.budget_tokens.is_some() && !budget),
+            ("strategy", self.strategy.is_some() && !budget),
+            ("profile", self.profile.is_some() && !budget),
             ("policy", self.policy.is_some() && !policy),
         ];
         match surplus.iter().find(|(_, there)| *there) {
@@ -98,12 +102,26 @@ pub(super) async fn read(
     JsonBody(asked): JsonBody<QuestionIn>,
 ) -> Outcome<RawJson> {
     asked.only("read", false, true, false)?;
-    let budget = asked.budget_tokens.unwrap_or(app.config.read.budget_tokens);
+    let own = app.config.read.budget_tokens;
+    let options = ReadOptions {
+        budget_tokens: asked
+            .budget_tokens
+            .or(asked.profile.is_none().then_some(own)),
+        strategy: asked.strategy.clone(),
+        profile: asked.profile.clone(),
+    };
     let question = asked.into_question(&app).await?;
-    app.db
-        .read(&question, budget)
-        .await
-        .map(|answer| RawJson(answer.json))
+    let answer = app.db.read(&question, &options).await?;
+    let json = RawJson(answer.json.clone());
+    if app.config.read.record {
+        // Off the read path: who asked does not wait for it, and a standby cannot do it.
+        tokio::spawn(async move {
+            if let Err(failure) = app.db.record_read(&question, &answer).await {
+                tracing::debug!(code = failure.code, "a read was not recorded");
+            }
+        });
+    }
+    Ok(json)
 }
 
 pub(super) async fn ask(

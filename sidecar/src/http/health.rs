@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::App;
 use super::reply::RawJson;
-use crate::db::reader::Question;
+use crate::db::reader::{Question, ReadOptions};
 use crate::db::state::{Backlog, Storage};
 use crate::error::{Failure, Outcome};
 use crate::worker::View;
@@ -127,7 +127,11 @@ async fn fill(app: &App, health: &mut Health) -> Outcome<()> {
         namespace,
         mode: "auto".to_owned(),
     };
-    match app.db.read(&question, TRIAL_TOKENS).await {
+    match app
+        .db
+        .read(&question, &ReadOptions::within(TRIAL_TOKENS))
+        .await
+    {
         Ok(answer) => {
             let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
             health.read = Some(Trial {
