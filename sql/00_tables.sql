@@ -7,6 +7,15 @@
 -- There are no foreign keys on the rows that triggers write: each would cost a look-up and a row lock in
 -- the user's statement, and none fires in replica role. The deriver tables below them carry named keys.
 
+DO $encoding$
+BEGIN
+    IF pg_catalog.getdatabaseencoding() <> 'UTF8' THEN
+        RAISE EXCEPTION 'cortex works in databases with encoding UTF8, and this one has %', pg_catalog.getdatabaseencoding()
+            USING ERRCODE = 'feature_not_supported', HINT = 'CREATE DATABASE ... ENCODING UTF8 TEMPLATE template0 makes one.';
+    END IF;
+END
+$encoding$;
+
 CREATE SCHEMA cortex;
 
 -- One row, made on first use (a row made here would collide with the restored one).

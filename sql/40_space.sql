@@ -52,6 +52,7 @@ AS $$
 DECLARE
     signature text;
 BEGIN
+    PERFORM cortex._given_role(role);
     INSERT INTO cortex.namespace_grant (namespace_id, role)
     VALUES (cortex._namespace_must(namespace), role) ON CONFLICT ON CONSTRAINT namespace_grant_pkey DO NOTHING;
     FOR signature IN SELECT cortex._signatures('reader') LOOP
@@ -65,8 +66,6 @@ $$;
 CREATE FUNCTION cortex_revoke(namespace text, role regrole) RETURNS void
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    signature text;
 BEGIN
     DELETE FROM cortex.namespace_grant g
      WHERE g.namespace_id = cortex._namespace_must(cortex_revoke.namespace) AND g.role = cortex_revoke.role;
@@ -74,11 +73,52 @@ BEGIN
         RAISE EXCEPTION 'role % has no grant on namespace "%"', role, namespace USING ERRCODE = 'undefined_object';
     END IF;
     IF NOT EXISTS (SELECT FROM cortex.namespace_grant g WHERE g.role = cortex_revoke.role) THEN
-        FOR signature IN SELECT cortex._signatures('reader') LOOP
+        PERFORM cortex._take_rights(role, 'reader', 'worker');
+        EXECUTE format('REVOKE SELECT ON cortex.namespaces, cortex.bindings, cortex.traces, cortex.jobs FROM %s', role);
+    END IF;
+END
+$$;
+
+-- Takes the functions of one audience from a role, but for those that it has as a member of the other.
+CREATE FUNCTION cortex._take_rights(role regrole, audience text, other text) RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    signature text;
+    own_functions constant text[] := ARRAY(SELECT cortex._signatures(audience));
+    other_functions constant text[] := ARRAY(SELECT cortex._signatures(other));
+    -- Granted to the role itself, for something that only the other audience has.
+    is_other constant boolean := EXISTS (
+        SELECT FROM pg_proc p, aclexplode(p.proacl) a
+         WHERE p.oid = ANY (other_functions::regprocedure[]) AND p.oid <> ALL (own_functions::regprocedure[]) AND a.grantee = role);
+BEGIN
+    FOREACH signature IN ARRAY own_functions LOOP
+        IF NOT (is_other AND signature = ANY (other_functions)) THEN
             EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM %s', signature, role);
-        END LOOP;
-        EXECUTE format('REVOKE SELECT ON cortex.namespaces, cortex.bindings, cortex.traces, cortex.jobs, cortex.pool_stats FROM %s', role);
+        END IF;
+    END LOOP;
+    IF NOT is_other THEN
         EXECUTE format('REVOKE USAGE ON SCHEMA cortex FROM %s', role);
+    END IF;
+END
+$$;
+
+-- The reverse of cortex_grant_worker.
+CREATE FUNCTION cortex_revoke_worker(role regrole) RETURNS void
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM cortex._given_role(role);
+    PERFORM cortex._take_rights(role, 'worker', 'reader');
+END
+$$;
+
+CREATE FUNCTION cortex._given_role(role regrole) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF role IS NULL OR role = 0 THEN
+        RAISE EXCEPTION 'role is NULL' USING ERRCODE = 'null_value_not_allowed';
     END IF;
 END
 $$;
@@ -90,6 +130,7 @@ AS $$
 DECLARE
     signature text;
 BEGIN
+    PERFORM cortex._given_role(role);
     FOR signature IN SELECT cortex._signatures('worker') LOOP
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', signature, role);
     END LOOP;
@@ -111,7 +152,7 @@ AS $$
                                     'cortex_drift', 'cortex_trace', 'cortex_has_source', 'cortex_source_list', 'cortex_version',
                                     'cortex_build_want', 'cortex_drill', 'cortex_events', 'cortex_stats']
            WHEN 'worker' THEN ARRAY['cortex_seal', 'cortex_work', 'cortex_job_take', 'cortex_job_run',
-                                    'cortex_job_heartbeat', 'cortex_job_fail', 'cortex_embed_take', 'cortex_embed_commit',
+                                    'cortex_job_heartbeat', 'cortex_job_fail', 'cortex_job_retry', 'cortex_embed_take', 'cortex_embed_commit',
                                     'cortex_build_take', 'cortex_build_commit', 'cortex_build_fail',
                                     'cortex_unit_evict', 'cortex_pool_purge', 'cortex_gate_measure',
                                     'cortex_space_register', 'cortex_space_wanting', 'cortex_space_use', 'cortex_source_put',
@@ -133,6 +174,10 @@ DECLARE
     vector_schema text;
     kind record;
 BEGIN
+    IF coalesce(model, '') = '' OR revision IS NULL OR digest IS NULL OR normalised IS NULL OR prefix IS NULL THEN
+        RAISE EXCEPTION 'a space needs model, revision, digest, normalised and prefix, and the model''s name cannot be empty'
+            USING ERRCODE = 'null_value_not_allowed';
+    END IF;
     IF dims IS NULL OR dims NOT BETWEEN 1 AND 2000 THEN
         RAISE EXCEPTION 'a space of % dimensions cannot be indexed: pgvector''s HNSW takes 1 to 2000', dims
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Use a smaller model, or one that can be cut to fewer dimensions.';

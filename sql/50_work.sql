@@ -235,6 +235,49 @@ BEGIN
 END
 $$;
 
+-- Orders the chunking of a binding's current versions that have no document: what jobs left out while its rows could
+-- not be read, or died with. Changes without a number are the sealer's.
+CREATE FUNCTION cortex._chunk_requeue(of_binding integer) RETURNS bigint
+    LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    WITH made AS (
+        INSERT INTO cortex.job (namespace_id, kind, payload, total)
+        SELECT c.namespace_id, 'chunk', jsonb_build_object('change', part.opened_by, 'from', part.low, 'to', part.high), part.n
+          FROM (
+              SELECT opened_by, min(id) AS low, max(id) AS high, count(*) AS n
+                FROM (
+                    SELECT v.opened_by, v.id, (row_number() OVER (PARTITION BY v.opened_by ORDER BY v.id) - 1) / 1000 AS slice
+                      FROM cortex.source s JOIN cortex.source_version v ON v.source_id = s.id AND v.closed_by IS NULL
+                     WHERE s.binding_id = of_binding
+                       AND NOT EXISTS (SELECT FROM cortex.document d WHERE d.version_id = v.id)
+                ) open
+               GROUP BY opened_by, slice
+          ) part
+          JOIN cortex.change c ON c.id = part.opened_by AND c.seq IS NOT NULL
+        RETURNING 1
+    )
+    SELECT count(*) FROM made;
+END;
+
+-- Puts a dead job back into the queue, or all of them: for when the cause is removed.
+CREATE FUNCTION cortex_job_retry(job_id bigint DEFAULT NULL) RETURNS bigint
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    retried bigint;
+BEGIN
+    UPDATE cortex.job j SET state = 'ready', attempts = 0, run_after = clock_timestamp()
+     WHERE j.state = 'dead' AND (cortex_job_retry.job_id IS NULL OR j.id = cortex_job_retry.job_id);
+    GET DIAGNOSTICS retried = ROW_COUNT;
+    IF retried = 0 AND cortex_job_retry.job_id IS NOT NULL THEN
+        RAISE EXCEPTION 'there is no dead job %', cortex_job_retry.job_id USING ERRCODE = 'undefined_object',
+            HINT = 'View cortex.jobs lists them with the reason.';
+    END IF;
+    RETURN retried;
+END
+$$;
+
 -- Everything but embedding, by hand: for databases without a sidecar, and for tests.
 CREATE FUNCTION cortex_work(max_jobs integer DEFAULT 1000) RETURNS jsonb
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -244,6 +287,7 @@ DECLARE
     sealed bigint := 0;
     jobs integer := 0;
     batches integer := 0;
+    failed integer := 0;
     job bigint;
     step jsonb;
 BEGIN
@@ -253,12 +297,21 @@ BEGIN
         SELECT t.job_id INTO job FROM @extschema@.cortex_job_take(me, ARRAY['load', 'reconcile', 'chunk']) t;
         EXIT WHEN job IS NULL;
         jobs := jobs + 1;
-        LOOP
-            step := @extschema@.cortex_job_run(job, me);
-            batches := batches + 1;
-            EXIT WHEN (step ->> 'done')::boolean;
-        END LOOP;
+        -- A job that cannot be done goes back to wait, or dies with its reason; the others go on.
+        BEGIN
+            LOOP
+                step := @extschema@.cortex_job_run(job, me);
+                batches := batches + 1;
+                EXIT WHEN (step ->> 'done')::boolean;
+            END LOOP;
+        EXCEPTION
+            WHEN serialization_failure OR deadlock_detected THEN
+                RAISE;
+            WHEN OTHERS THEN
+                failed := failed + 1;
+                PERFORM cortex._job_failed(job, format('%s (SQLSTATE %s)', SQLERRM, SQLSTATE), 8);
+        END;
     END LOOP;
-    RETURN jsonb_build_object('sealed', sealed, 'jobs', jobs, 'batches', batches);
+    RETURN jsonb_build_object('sealed', sealed, 'jobs', jobs, 'batches', batches, 'failed', failed);
 END
 $$;

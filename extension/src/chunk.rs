@@ -12,8 +12,10 @@ use pgrx::prelude::*;
 
 use crate::db;
 use crate::error::Fault;
+use crate::hold;
 use crate::rows::{self, Document, Rows};
 use crate::sources::change_id;
+use crate::subxact;
 
 /// Longest text that is chunked, in bytes. A longer row stays a source, and its document says why it has
 /// no chunks; a longer text handed over is refused.
@@ -47,6 +49,13 @@ impl Made {
     /// How many chunks and claims.
     pub fn count(&self) -> i64 {
         self.count
+    }
+
+    /// Adds what was made after it.
+    fn add(&mut self, later: &Made) {
+        self.first = self.first.or(later.first);
+        self.last = later.last.or(self.last);
+        self.count += later.count;
     }
 
     /// Queues the vectors of what was made, in the space of the namespace and in the one that is to follow it.
@@ -103,6 +112,7 @@ fn chunk_batch(
            FROM cortex.source_version v JOIN cortex.source s ON s.id = v.source_id \
           WHERE v.opened_by = $1 AND v.id BETWEEN $2 AND $3 AND v.closed_by IS NULL AND s.binding_id IS NOT NULL \
             AND NOT EXISTS (SELECT FROM cortex.document d WHERE d.version_id = v.id) \
+            AND NOT EXISTS (SELECT FROM cortex.hold h WHERE h.binding_id = s.binding_id AND h.released_by IS NULL) \
           ORDER BY v.id LIMIT $4",
         &[
             change.into(),
@@ -130,33 +140,15 @@ fn chunk_batch(
     }
     let mut made = Made::default();
     for (id, versions) in by_binding {
-        let table = Rows::open(id)?;
-        let mut rest = versions.as_slice();
-        let mut rows_at_once = ROWS_AT_ONCE;
-        while !rest.is_empty() {
-            let (now, later) = rest.split_at(rows_at_once.min(rest.len()));
-            rest = later;
-            let keys: Vec<Vec<String>> = now.iter().map(|(_, key)| key.clone()).collect();
-            let live = table.live(&keys)?;
-            let bytes: usize = live
-                .iter()
-                .flatten()
-                .flatten()
-                .flatten()
-                .map(String::len)
-                .sum();
-            rows_at_once = if bytes > MAX_TEXT { 1 } else { ROWS_AT_ONCE };
-            for ((version, _), values) in now.iter().zip(live) {
-                let Some(values) = values else { continue };
-                if rows::hash(&version.hash_key, &values) == version.content {
-                    store(
-                        namespace_id,
-                        version,
-                        table.document(values),
-                        Some(&table.origin),
-                        &mut made,
-                    )?;
-                }
+        // A table that cannot be read must not keep others, changed in the same transaction, from being found.
+        match subxact::guarded(|| chunk_rows(namespace_id, id, &versions)) {
+            Ok(ours) => made.add(&ours),
+            Err(fault) if fault.concerns_the_caller() || fault.lacks_resources() => {
+                return Err(fault.into());
+            }
+            Err(fault) => {
+                let reason = format!("its rows could not be chunked: {}", fault.sentence());
+                hold::open_fault(id, &reason)?;
             }
         }
     }
@@ -166,6 +158,41 @@ fn chunk_batch(
         rows < i64::from(batch),
         last_version,
     )))
+}
+
+/// Chunks these versions (each with its row's key) of one binding.
+fn chunk_rows(
+    namespace_id: i32,
+    binding_id: i32,
+    versions: &[(Version, Vec<String>)],
+) -> Result<Made, Fault> {
+    let mut made = Made::default();
+    let table = Rows::open(binding_id)?;
+    let mut rest = versions;
+    let mut rows_at_once = ROWS_AT_ONCE;
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at(rows_at_once.min(rest.len()));
+        rest = later;
+        let keys: Vec<Vec<String>> = now.iter().map(|(_, key)| key.clone()).collect();
+        let live = table.live(&keys)?;
+        let texts = live.iter().flatten().flatten().flatten();
+        let bytes: usize = texts.map(String::len).sum();
+        rows_at_once = if bytes > MAX_TEXT { 1 } else { ROWS_AT_ONCE };
+        for ((version, _), values) in now.iter().zip(live) {
+            let Some(values) = values else { continue };
+            if rows::hash(&version.hash_key, &values) == version.content {
+                let document = table.document(values);
+                store(
+                    namespace_id,
+                    version,
+                    document,
+                    Some(&table.origin),
+                    &mut made,
+                )?;
+            }
+        }
+    }
+    Ok(made)
 }
 
 /// Stores the document, chunks, claims and postings of one version; nothing if another worker has.

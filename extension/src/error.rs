@@ -130,6 +130,12 @@ impl Fault {
         ) || class(self.code) == class(PgSqlErrorCode::ERRCODE_OPERATOR_INTERVENTION)
     }
 
+    /// Whether the server ran out of disk, memory or connections: a reason to try again, not one of the data's.
+    pub fn lacks_resources(&self) -> bool {
+        const CLASS: i32 = (1 << 12) - 1;
+        self.code as i32 & CLASS == PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES as i32 & CLASS
+    }
+
     /// Message and hint on one line, for records that a person reads later.
     pub fn sentence(&self) -> String {
         match &self.hint {

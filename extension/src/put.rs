@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::chunk::{self, MAX_TEXT, Made, Version, key32};
 use crate::db;
 use crate::error::{Fault, Outcome, given};
-use crate::rows::Document;
+use crate::rows::{Document, Rows};
 use crate::sources;
 
 /// Longest artifact id, in bytes: within what an index entry can hold.
@@ -121,18 +121,31 @@ fn known(namespace_id: i32, artifact_id: &str) -> Result<bool, Fault> {
     Ok(found.unwrap_or(false))
 }
 
-/// Whether a source has a current version in a namespace that the caller may read.
+/// Whether a source has a current version in a namespace that the caller may read. Of a row this is told only to who
+/// can see the row.
 #[pg_extern(stable, parallel_restricted, requires = ["tables"])]
 fn cortex_has_source(artifact_id: &str, namespace: default!(&str, "'default'")) -> Outcome<bool> {
     let owner = crate::rights::Owner::enter()?;
     let namespace = crate::rights::readable(namespace, owner.caller())?;
     let found = db::read_one(
-        "SELECT EXISTS (SELECT FROM cortex.source s JOIN cortex.source_version v ON v.source_id = s.id AND v.closed_by IS NULL \
-                         WHERE s.namespace_id = $1 AND s.artifact_id = $2)",
+        "SELECT s.binding_id, s.key FROM cortex.source s \
+           JOIN cortex.source_version v ON v.source_id = s.id AND v.closed_by IS NULL \
+          WHERE s.namespace_id = $1 AND s.artifact_id = $2",
         &[namespace.id.into(), artifact_id.into()],
-        |row| row.must::<bool>(1),
+        |row| Ok((row.get::<i32>(1), row.get::<Vec<String>>(2))),
     )?;
-    Ok(found.unwrap_or(false))
+    let Some((binding, key)) = found else {
+        return Ok(false);
+    };
+    let (Some(binding), Some(key)) = (binding, key) else {
+        return Ok(true);
+    };
+    let table = Rows::open(binding)?;
+    if !table.selectable_by(owner.caller())? {
+        return Ok(false);
+    }
+    let live = owner.as_caller(|| table.live(&[key]))?;
+    Ok(live.iter().any(Option::is_some))
 }
 
 fn check_artifact(artifact_id: &str) -> Result<(), Fault> {

@@ -36,6 +36,7 @@ pub fn now(binding_id: i32) -> Result<Value, Fault> {
         &["paused", "fault", "needs_reconcile"],
     )?;
     cancel(binding_id)?;
+    requeue(binding_id)?;
     Ok(
         json!({"binding": name, "versions_opened": written.opened, "versions_closed": written.closed, "holds_released": released}),
     )
@@ -103,10 +104,16 @@ pub fn order(namespace_id: i32, binding_id: i32, kind: &str) -> Result<i64, Faul
     .ok_or_else(|| Fault::internal("a job was not made".into()))
 }
 
-/// Takes back reconcile jobs that wait.
+/// Orders the chunking of what was left out while the binding was held.
+pub fn requeue(binding_id: i32) -> Result<(), Fault> {
+    db::execute("SELECT cortex._chunk_requeue($1)", &[binding_id.into()])?;
+    Ok(())
+}
+
+/// Takes back jobs that a comparison of everything makes needless: reconcile jobs, and dead loads.
 pub fn cancel(binding_id: i32) -> Result<(), Fault> {
     db::execute(
-        "DELETE FROM cortex.job WHERE kind = 'reconcile' AND state = 'ready' \
+        "DELETE FROM cortex.job WHERE (kind = 'reconcile' AND state IN ('ready', 'dead') OR kind = 'load' AND state = 'dead') \
             AND (payload ->> 'binding')::pg_catalog.int4 = $1",
         &[binding_id.into()],
     )?;
@@ -219,6 +226,7 @@ fn sources(stored: Stored, hold_id: i64, after: i64, limit: i32) -> Result<Step,
     )?;
     let Some(last) = page.last().map(|known| known.id) else {
         hold::release_one(namespace_id, hold_id)?;
+        requeue(binding_id)?;
         return Ok(Step {
             rows: 0,
             next: None,

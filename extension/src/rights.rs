@@ -221,8 +221,18 @@ pub fn readable(name: &str, user: pg_sys::Oid) -> Result<Namespace, Fault> {
     // SAFETY: a catalog look-up.
     let all = unsafe { pg_sys::superuser_arg(user) };
     match found {
-        Some((id, secret, space, granted)) if granted || all => Ok(Namespace { id, name: name.into(), secret, space }),
-        _ => Err(Fault::unknown(format!("there is no namespace \"{name}\" that you may read"))
-            .hint("List yours in view cortex.namespaces; an administrator grants one with cortex_grant(namespace, role).")),
+        Some((id, secret, space, granted)) if granted || all => Ok(Namespace {
+            id,
+            name: name.into(),
+            secret,
+            space,
+        }),
+        _ => Err(unreadable(name)),
     }
+}
+
+/// The answer for a namespace that the caller may not read, the same as for one that does not exist.
+pub fn unreadable(name: &str) -> Fault {
+    Fault::unknown(format!("there is no namespace \"{name}\" that you may read"))
+        .hint("List yours in view cortex.namespaces; an administrator grants one with cortex_grant(namespace, role).")
 }

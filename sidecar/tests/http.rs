@@ -6,7 +6,7 @@ use cortex_sidecar::config::Secret;
 use cortex_sidecar::encoder::Encoder;
 use serde_json::{Value, json};
 use support::http::Server;
-use support::{Database, Letters, put_sources, run, value};
+use support::{Database, Letters, put_sources, run, until, value};
 
 /// A database with ten sources that are chunked, and a server in front of it.
 async fn filled(encoder: Encoder) -> (Database, Server) {

@@ -314,7 +314,17 @@ fn namespace_for(name: &str, user: pg_sys::Oid) -> Result<i32, Fault> {
         }
         return Ok(id);
     }
-    let id = rights::readable(name, user)?.id;
+    // As it is now: an earlier call in the same statement may have made it.
+    let known = db::write_one(
+        "SELECT n.id, EXISTS (SELECT FROM cortex.namespace_grant g \
+                               WHERE g.namespace_id = n.id AND pg_catalog.pg_has_role($2, g.role, 'usage')) \
+           FROM cortex.namespace n WHERE n.name = $1",
+        &[name.into(), user.into()],
+        |row| Ok((row.must::<i32>(1)?, row.must::<bool>(2)?)),
+    )?;
+    let Some((id, _)) = known.filter(|(_, granted)| *granted || superuser) else {
+        return Err(rights::unreadable(name));
+    };
     // Bindings of one namespace are made one after another: their names are settled by looking.
     db::execute(
         "SELECT FROM cortex.namespace WHERE id = $1 FOR NO KEY UPDATE",

@@ -27,7 +27,8 @@ pub fn best(items: &[Item], query: &str, by_vector: bool) -> Option<f64> {
 
 /// The cosine of an item to the question; 0 where the vector arm did not find it.
 pub fn similarity(item: &Item) -> f64 {
-    pool::similarity(item.ranked.vector)
+    // Quantised, a vector's product with itself may come out a little over one.
+    pool::similarity(item.ranked.vector).min(1.0)
 }
 
 /// Which part of the question's distinct terms occurs in the texts; 0 for a question without terms.

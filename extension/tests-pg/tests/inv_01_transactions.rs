@@ -42,6 +42,10 @@ fn inv_01_every_version_has_the_change_row_of_its_transaction() {
     .enumerate()
     {
         for end in ["COMMIT", "prepare"] {
+            // A seal may notify, and the server prepares no transaction that has.
+            if end == "prepare" && steps.contains("cortex_seal") {
+                continue;
+            }
             let before: i64 = one(&mut client, "SELECT count(*) FROM cortex.change");
             let steps = steps.replace("{w}", "UPDATE note SET body = body || 'x' WHERE id <= 3");
             client.batch_execute(&format!("BEGIN; {steps}")).unwrap();

@@ -62,6 +62,7 @@ fn normal(signature: &str) -> String {
     let mut text = signature.replace(" DEFAULT ", " = ");
     for cast in [
         "text", "vector", "vector[]", "jsonb", "name[]", "name", "text[]", "interval", "integer",
+        "bigint",
     ] {
         for value in ["NULL", "'"] {
             text = text.replace(&format!("{value}::{cast},"), &format!("{value},"));

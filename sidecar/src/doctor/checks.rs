@@ -295,7 +295,7 @@ pub(super) async fn queue(db: &Db) -> Outcome<Check> {
     Ok(Check::fail(
         "queue",
         format!("{found}; {first}"),
-        "see SELECT * FROM cortex.jobs WHERE state = 'dead'; remove the cause, then reconcile the binding",
+        "see SELECT * FROM cortex.jobs WHERE state = 'dead'; remove the cause, then SELECT cortex_job_retry()",
     ))
 }
 

@@ -210,7 +210,11 @@ async fn commit(
                 );
                 return End::Done;
             }
-            Err(failure) if failure.code == "wrong_state" => return End::Lost,
+            Err(failure)
+                if failure.code == "wrong_state" && !lane::still_ours(worker, job.id).await =>
+            {
+                return End::Lost;
+            }
             // What the model wrote is dear; the lease tells afterwards whether it is still wanted.
             Err(failure) if failure.is_transient() => {
                 worker.status.trouble(&failure);

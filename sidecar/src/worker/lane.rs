@@ -131,7 +131,10 @@ async fn steps(worker: &Worker, work: Work, job: &Job, lost: &CancellationToken)
                     return End::Released;
                 }
             }
-            Err(failure) if failure.code == "wrong_state" => return End::Lost,
+            // The state that is wrong may be that of the job, or of what the job is about.
+            Err(failure) if failure.code == "wrong_state" && !still_ours(worker, job.id).await => {
+                return End::Lost;
+            }
             Err(failure) if failure.is_transient() => {
                 worker.status.trouble(&failure);
                 // While PostgreSQL is away nothing counts; the lease tells afterwards whose job it is.
@@ -148,6 +151,16 @@ async fn steps(worker: &Worker, work: Work, job: &Job, lost: &CancellationToken)
             Err(failure) => return End::Failed(failure),
         }
     }
+}
+
+/// Whether the job is this worker's. While that cannot be asked, its lease tells.
+pub(super) async fn still_ours(worker: &Worker, job: i64) -> bool {
+    let (name, lease) = (worker.status.name(), worker.settings.lease());
+    worker
+        .db
+        .heartbeat(job, &name, lease)
+        .await
+        .unwrap_or(false)
 }
 
 async fn step(worker: &Worker, work: Work, job: &Job) -> Outcome<Step> {
