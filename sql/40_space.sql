@@ -59,7 +59,7 @@ BEGIN
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', signature, role);
     END LOOP;
     EXECUTE format('GRANT USAGE ON SCHEMA cortex TO %s', role);
-    EXECUTE format('GRANT SELECT ON cortex.namespaces, cortex.bindings, cortex.traces, cortex.jobs, cortex.pool_stats TO %s', role);
+    EXECUTE format('GRANT SELECT ON %s TO %s', cortex._reader_views(), role);
 END
 $$;
 
@@ -74,7 +74,7 @@ BEGIN
     END IF;
     IF NOT EXISTS (SELECT FROM cortex.namespace_grant g WHERE g.role = cortex_revoke.role) THEN
         PERFORM cortex._take_rights(role, 'reader', 'worker');
-        EXECUTE format('REVOKE SELECT ON cortex.namespaces, cortex.bindings, cortex.traces, cortex.jobs FROM %s', role);
+        EXECUTE format('REVOKE SELECT ON %s FROM %s', cortex._reader_views(), role);
     END IF;
 END
 $$;
@@ -137,6 +137,11 @@ BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA cortex TO %s', role);
 END
 $$;
+
+-- The views that readers may see.
+CREATE FUNCTION cortex._reader_views() RETURNS text
+    LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $$ SELECT 'cortex.namespaces, cortex.bindings, cortex.traces, cortex.jobs, cortex.pool_stats' $$;
 
 -- The public functions by who needs them.
 CREATE FUNCTION cortex._signatures(audience text) RETURNS SETOF text

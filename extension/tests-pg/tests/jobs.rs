@@ -172,6 +172,14 @@ fn a_role_keeps_what_it_has_as_a_worker_and_loses_what_it_had_as_a_reader() {
         .batch_execute(&format!("SELECT cortex_revoke('default', '{}')", role.name))
         .unwrap();
     assert_eq!(failure(&mut session, "SELECT cortex_version()").0, "42501");
+    let left: i64 = one(
+        &mut client,
+        &format!(
+            "SELECT count(*) FROM pg_shdepend WHERE refobjid = '{}'::regrole AND dbid <> 0",
+            role.name
+        ),
+    );
+    assert_eq!(left, 0, "nothing of ours keeps the role from being dropped");
     for call in [
         "cortex_grant('default', NULL)",
         "cortex_grant_worker(NULL)",
