@@ -10,8 +10,8 @@ use cortex_core::receipt::{
 use cortex_core::{analyzer, fusion, lexical, vector as quant};
 
 use crate::chunk::key32;
-use crate::db;
 use crate::error::Fault;
+use crate::kept::{self, Access};
 use crate::retrieve::{self, Found, Present, QueryVector, Question, Ranked, When};
 use crate::rights::{self, Namespace, Owner};
 use crate::rows::{self, Rows};
@@ -143,7 +143,8 @@ pub fn serve(request: &Request, enough: impl Fn(&[Item]) -> bool) -> Result<Serv
 /// The bindings of a namespace whose tables `user` may not SELECT from at all. They are left out before anything is
 /// ranked: what fills the list must not be rows that the caller could never see. Columns are checked for each row.
 fn barred(namespace: &Namespace, user: pgrx::pg_sys::Oid) -> Result<Vec<i64>, Fault> {
-    db::read(
+    kept::read(
+        Access::Index,
         "SELECT b.id FROM cortex.binding b WHERE b.namespace_id = $1 AND NOT coalesce(( \
              SELECT pg_catalog.has_schema_privilege($2, t.relnamespace, 'USAGE') \
                     AND (pg_catalog.has_table_privilege($2, t.oid, 'SELECT') \
@@ -198,7 +199,8 @@ impl Plan {
             ))
             .hint("Start the sidecar's worker, or call cortex_space_use."));
         };
-        let known = db::read_one(
+        let known = kept::read_one(
+            Access::Index,
             "SELECT digest, dims FROM cortex.space WHERE id = $1",
             &[space.into()],
             |row| Ok((row.must::<String>(1)?, row.must::<i32>(2)?)),
@@ -338,7 +340,7 @@ fn details(ranked: &[Ranked], target: Target) -> Result<Vec<Option<Item>>, Fault
     );
     let by_id: HashMap<i64, &Ranked> = ranked.iter().map(|item| (item.item, item)).collect();
     let mut items: HashMap<i64, Item> = HashMap::new();
-    db::read(&sql, &[ids.clone().into()], |row| {
+    kept::read(Access::Index, &sql, &[ids.clone().into()], |row| {
         let id = row.must::<i64>(1)?;
         let Some(ranked) = by_id.get(&id) else {
             return Ok(());
