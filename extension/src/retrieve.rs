@@ -4,6 +4,7 @@
 //! version is not closed and its binding not held; at a state, the same is asked of the changes that the
 //! state contains.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use cortex_core::hash::Target;
@@ -383,12 +384,17 @@ impl<'a> Scope<'a> {
         {
             return self.exact(query);
         }
-        let nominees = self.nominate(query)?;
+        let nominated = self.nominate(query)?;
         // A scope that the index cannot fill is scanned: a filter never loses rows.
-        if nominees.len() < self.question.depth as usize {
+        if nominated.len() < self.question.depth as usize {
             return self.exact(query);
         }
-        let ranked = self.rescore(query, &nominees)?;
+        let nominees: Vec<i64> = nominated.iter().map(|(item, _)| *item).collect();
+        let mut ranked: Vec<(i64, i64)> = nominated
+            .into_iter()
+            .filter_map(|(item, score)| Some((item, score?)))
+            .collect();
+        ranked.sort_unstable_by_key(|&(item, score)| (Reverse(score), item));
         let matched = nominees.len() as u64;
         Ok(VectorArm {
             ranked,
@@ -444,9 +450,9 @@ impl<'a> Scope<'a> {
         })
     }
 
-    /// The nearest items by the space's HNSW index. Freshness and namespace lie inside the iterative scan;
+    /// The nearest items by the space's HNSW index, in its order, with their scores. Freshness and namespace lie inside the iterative scan;
     /// a tie-break in ORDER BY, a missing cast or a parameter in the index predicate would lose the index.
-    fn nominate(&self, query: &QueryVector) -> Result<Vec<i64>, Fault> {
+    fn nominate(&self, query: &QueryVector) -> Result<Vec<(i64, Option<i64>)>, Fault> {
         let Some((schema, dims)) = kept::read_one(
             Access::Index,
             "SELECT pg_catalog.quote_ident(n.nspname), s.dims FROM cortex.space s, pg_catalog.pg_extension e \
@@ -467,7 +473,7 @@ impl<'a> Scope<'a> {
         let components: Vec<f32> = query.components.iter().map(|&c| f32::from(c)).collect();
         let (join, visible) = self.visible("e");
         let sql = format!(
-            "SELECT e.item_id FROM cortex.emb_{} e {join} \
+            "SELECT e.item_id, cortex._vector_score(e.embedding, $7) FROM cortex.emb_{} e {join} \
               WHERE e.target = '{}' AND e.namespace_id = $1 AND {visible} \
               ORDER BY e.embedding OPERATOR({schema}.<=>) $6::float4[]::{schema}.vector({dims}) LIMIT $5",
             query.space,
@@ -476,7 +482,10 @@ impl<'a> Scope<'a> {
         let mut args = self.args();
         args.push(i64::from(depth).into());
         args.push(components.into());
-        kept::read(Access::Index, &sql, &args, |row| row.must::<i64>(1))
+        args.push(vector::to_le_bytes(&query.components).into());
+        kept::read(Access::Index, &sql, &args, |row| {
+            Ok((row.must::<i64>(1)?, row.get::<i64>(2)))
+        })
     }
 
     fn share_of_space(&self, query: &QueryVector, stats: &Stats) -> Result<f64, Fault> {

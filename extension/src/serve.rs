@@ -17,6 +17,8 @@ use crate::rights::{self, Namespace, Owner};
 use crate::rows::{self, Rows};
 use crate::vector::VectorRef;
 
+/// Candidates whose facts are fetched at first: mostly no more are needed.
+const FIRST_DETAILS: usize = 96;
 /// Longest query, in bytes.
 pub const MAX_QUERY: usize = 64 << 10;
 
@@ -256,7 +258,8 @@ impl<'a> Gate<'a> {
         // Two arms together can rank more than a receipt may say were considered.
         let ranked = &found.ranked[..found.ranked.len().min(MAX_CONSIDERED as usize)];
         let enough = |shown: &[Item]| shown.len() >= MAX_LIST || enough(shown);
-        for part in ranked.chunks(512) {
+        let (first, rest) = ranked.split_at(ranked.len().min(FIRST_DETAILS));
+        for part in first.chunks(FIRST_DETAILS).chain(rest.chunks(512)) {
             let items = details(part, target)?;
             let mut at = 0;
             while at < items.len() {
