@@ -236,6 +236,12 @@ class Server:
             if not keep:
                 maintenance.run(f"DROP DATABASE {name} WITH (FORCE);")
 
+    def kept(self, name: str) -> Optional[Database]:
+        """A database that an earlier run kept, or none."""
+        maintenance = Database(self.bin_dir, self._facts.url())
+        there = maintenance.run(f"SELECT FROM pg_database WHERE datname = '{name}'")
+        return Database(self.bin_dir, self._facts.url(name)) if there else None
+
     def describe(self) -> Dict[str, str]:
         """Versions, machine and load, as they belong to any figure."""
         with self.database("bench_versions") as database, database.session() as session:

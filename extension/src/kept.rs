@@ -1,10 +1,12 @@
 //! Prepared statements that a backend keeps, with one plan each.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
 use std::ffi::{CString, c_char};
 use std::rc::Rc;
 use std::thread::LocalKey;
 
+use pgrx::datum::DatumWithOid;
 use pgrx::pg_sys;
 
 use crate::db::{self, Row};
@@ -19,7 +21,7 @@ pub struct Kept {
 }
 
 /// How a statement gets at its rows. We know how many there are, the planner of a kept plan does not.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
     /// By index, whatever the statistics say: right for any number of rows that is small beside the tables. A plan
     /// made so stays good while tables grow, and no scan of a whole table makes every other SERIALIZABLE
@@ -361,6 +363,88 @@ impl Kept {
     ) -> Result<Option<T>, Fault> {
         Ok(self.write(arguments, None, each)?.into_iter().next())
     }
+}
+
+impl Kept {
+    /// Runs the statement read-only in the snapshot of the calling query, as [`db::read`] does.
+    fn read<T>(
+        &self,
+        arguments: &[Option<pg_sys::Datum>],
+        each: impl FnMut(&Row) -> Result<T, Fault>,
+    ) -> Result<Vec<T>, Fault> {
+        if arguments.len() != self.arguments {
+            return Err(Fault::internal(format!(
+                "{} arguments for {}",
+                arguments.len(),
+                self.arguments
+            )));
+        }
+        let (mut datums, nulls) = bound(arguments);
+        let _planner = Planner::pin(self.access);
+        // SAFETY: as in `write`. Read-only execution takes the active snapshot and advances no command counter.
+        unsafe {
+            db::connect(None)?;
+            let code =
+                pg_sys::SPI_execute_plan(self.plan, datums.as_mut_ptr(), nulls.as_ptr(), true, 0);
+            let result = if code < 0 {
+                Err(Fault::internal(format!(
+                    "SPI answered {code} to an internal statement"
+                )))
+            } else {
+                db::rows(pg_sys::SPI_tuptable, each)
+            };
+            pg_sys::SPI_finish();
+            result
+        }
+    }
+}
+
+/// Statements of reads that a backend keeps; more than all texts there are for a few spaces. Then it starts anew.
+const MAX_READS: usize = 200;
+
+thread_local! {
+    static READS: RefCell<HashMap<(Access, String), Rc<Kept>>> = RefCell::default();
+}
+
+/// Like [`db::read`], with a plan that this backend keeps: parsing and planning cost a small statement more than
+/// running it. For statements of which there are few texts, and whose good plan does not depend on the arguments.
+pub fn read<T>(
+    access: Access,
+    sql: &str,
+    args: &[DatumWithOid],
+    each: impl FnMut(&Row) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let key = (access, sql.to_owned());
+    let known = READS.with_borrow(|reads| reads.get(&key).cloned());
+    let kept = match known {
+        Some(kept) => kept,
+        None => {
+            let types: Vec<pg_sys::Oid> = args.iter().map(DatumWithOid::oid).collect();
+            let made = Rc::new(Kept::prepare(sql, &types, access, None)?);
+            READS.with_borrow_mut(|reads| {
+                if reads.len() >= MAX_READS {
+                    reads.clear();
+                }
+                reads.insert(key, made.clone());
+            });
+            made
+        }
+    };
+    let arguments: Vec<Option<pg_sys::Datum>> = args
+        .iter()
+        .map(|arg| arg.datum().map(|datum| datum.sans_lifetime()))
+        .collect();
+    kept.read(&arguments, each)
+}
+
+/// At most one row of such a statement.
+pub fn read_one<T>(
+    access: Access,
+    sql: &str,
+    args: &[DatumWithOid],
+    each: impl FnMut(&Row) -> Result<T, Fault>,
+) -> Result<Option<T>, Fault> {
+    Ok(read(access, sql, args, each)?.into_iter().next())
 }
 
 /// Arguments as SPI takes them.

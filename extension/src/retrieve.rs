@@ -4,6 +4,7 @@
 //! version is not closed and its binding not held; at a state, the same is asked of the changes that the
 //! state contains.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use cortex_core::hash::Target;
@@ -13,6 +14,7 @@ use pgrx::datum::DatumWithOid;
 
 use crate::db;
 use crate::error::Fault;
+use crate::kept::{self, Access};
 use crate::rights::{self, Namespace};
 use crate::sources;
 
@@ -99,7 +101,8 @@ pub struct Present {
 
 /// Reads the present state. Call it as the owner.
 pub fn present(namespace: i32) -> Result<Present, Fault> {
-    let found = db::read_one(
+    let found = kept::read_one(
+        Access::Index,
         "SELECT coalesce((SELECT c.seq FROM cortex.change c WHERE c.namespace_id = $1 AND c.seq IS NOT NULL \
                            ORDER BY c.seq DESC LIMIT 1), 0), \
                 ARRAY(SELECT c.id FROM cortex.change c WHERE c.namespace_id = $1 AND c.seq IS NULL ORDER BY c.id LIMIT $2), \
@@ -232,7 +235,7 @@ impl<'a> Scope<'a> {
         };
         let mut args: Vec<DatumWithOid> = vec![question.namespace.id.into()];
         args.extend(state_args(question.when));
-        let mut without = db::read(sql, &args, |row| row.must::<i32>(1))?;
+        let mut without = kept::read(Access::Index, sql, &args, |row| row.must::<i32>(1))?;
         // An id that is no binding's bars nothing.
         without.extend(
             question
@@ -297,7 +300,8 @@ impl<'a> Scope<'a> {
             "SELECT s.{items}, s.{terms} FROM cortex.seal s \
               WHERE s.namespace_id = $1 AND s.seq <= coalesce($2, 9223372036854775807) ORDER BY s.seq DESC LIMIT 1"
         );
-        let found = db::read_one(
+        let found = kept::read_one(
+            Access::Index,
             &sql,
             &[self.question.namespace.id.into(), seq.into()],
             |row| Ok((row.must::<i64>(1)?, row.must::<i64>(2)?)),
@@ -380,12 +384,17 @@ impl<'a> Scope<'a> {
         {
             return self.exact(query);
         }
-        let nominees = self.nominate(query)?;
+        let nominated = self.nominate(query)?;
         // A scope that the index cannot fill is scanned: a filter never loses rows.
-        if nominees.len() < self.question.depth as usize {
+        if nominated.len() < self.question.depth as usize {
             return self.exact(query);
         }
-        let ranked = self.rescore(query, &nominees)?;
+        let nominees: Vec<i64> = nominated.iter().map(|(item, _)| *item).collect();
+        let mut ranked: Vec<(i64, i64)> = nominated
+            .into_iter()
+            .filter_map(|(item, score)| Some((item, score?)))
+            .collect();
+        ranked.sort_unstable_by_key(|&(item, score)| (Reverse(score), item));
         let matched = nominees.len() as u64;
         Ok(VectorArm {
             ranked,
@@ -436,15 +445,16 @@ impl<'a> Scope<'a> {
         let mut args = self.args();
         args.push(vector::to_le_bytes(&query.components).into());
         args.push(nominees.to_vec().into());
-        db::read(&sql, &args, |row| {
+        kept::read(Access::Index, &sql, &args, |row| {
             Ok((row.must::<i64>(1)?, row.must::<i64>(2)?))
         })
     }
 
-    /// The nearest items by the space's HNSW index. Freshness and namespace lie inside the iterative scan;
+    /// The nearest items by the space's HNSW index, in its order, with their scores. Freshness and namespace lie inside the iterative scan;
     /// a tie-break in ORDER BY, a missing cast or a parameter in the index predicate would lose the index.
-    fn nominate(&self, query: &QueryVector) -> Result<Vec<i64>, Fault> {
-        let Some((schema, dims)) = db::read_one(
+    fn nominate(&self, query: &QueryVector) -> Result<Vec<(i64, Option<i64>)>, Fault> {
+        let Some((schema, dims)) = kept::read_one(
+            Access::Index,
             "SELECT pg_catalog.quote_ident(n.nspname), s.dims FROM cortex.space s, pg_catalog.pg_extension e \
                JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector' AND s.id = $1",
             &[query.space.into()],
@@ -459,28 +469,32 @@ impl<'a> Scope<'a> {
         let depth = self.question.depth;
         rights::set_local("hnsw.iterative_scan", "relaxed_order")?;
         rights::set_local("hnsw.ef_search", &(2 * depth).clamp(100, 1_000).to_string())?;
-        rights::set_local("enable_seqscan", "off")?;
         rights::set_local("enable_sort", "off")?;
-        let literal: Vec<String> = query.components.iter().map(i16::to_string).collect();
+        let components: Vec<f32> = query.components.iter().map(|&c| f32::from(c)).collect();
         let (join, visible) = self.visible("e");
         let sql = format!(
-            "SELECT e.item_id FROM cortex.emb_{} e {join} \
+            "SELECT e.item_id, cortex._vector_score(e.embedding, $7) FROM cortex.emb_{} e {join} \
               WHERE e.target = '{}' AND e.namespace_id = $1 AND {visible} \
-              ORDER BY e.embedding OPERATOR({schema}.<=>) '[{}]'::{schema}.vector({dims}) LIMIT $5",
+              ORDER BY e.embedding OPERATOR({schema}.<=>) $6::float4[]::{schema}.vector({dims}) LIMIT $5",
             query.space,
             self.letter(),
-            literal.join(",")
         );
         let mut args = self.args();
         args.push(i64::from(depth).into());
-        db::read(&sql, &args, |row| row.must::<i64>(1))
+        args.push(components.into());
+        args.push(vector::to_le_bytes(&query.components).into());
+        kept::read(Access::Index, &sql, &args, |row| {
+            Ok((row.must::<i64>(1)?, row.get::<i64>(2)))
+        })
     }
 
     fn share_of_space(&self, query: &QueryVector, stats: &Stats) -> Result<f64, Fault> {
         let sql = "SELECT greatest(c.reltuples, 0)::float8 FROM pg_catalog.pg_class c \
                     WHERE c.oid = pg_catalog.to_regclass('cortex.emb_' || $1)";
-        let rows =
-            db::read_one(sql, &[query.space.into()], |row| row.must::<f64>(1))?.unwrap_or(0.0);
+        let rows = kept::read_one(Access::Index, sql, &[query.space.into()], |row| {
+            row.must::<f64>(1)
+        })?
+        .unwrap_or(0.0);
         Ok(if rows > 0.0 {
             stats.items as f64 / rows
         } else {

@@ -8,8 +8,8 @@ use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys;
 
-use crate::db;
 use crate::error::Fault;
+use crate::kept::{self, Access};
 
 /// While it lives, statements run as the owner of schema `cortex` with `search_path = pg_catalog, pg_temp`.
 pub struct Owner {
@@ -203,7 +203,8 @@ pub struct Namespace {
 /// The namespace, if `user` may read it. One it may not read answers like one that does not exist.
 /// Call it as [`Owner`].
 pub fn readable(name: &str, user: pg_sys::Oid) -> Result<Namespace, Fault> {
-    let found = db::read_one(
+    let found = kept::read_one(
+        Access::Index,
         "SELECT n.id, n.secret, n.space_id, \
                 EXISTS (SELECT FROM cortex.namespace_grant g \
                         WHERE g.namespace_id = n.id AND pg_catalog.pg_has_role($2, g.role, 'usage')) \

@@ -10,13 +10,15 @@ use cortex_core::receipt::{
 use cortex_core::{analyzer, fusion, lexical, vector as quant};
 
 use crate::chunk::key32;
-use crate::db;
 use crate::error::Fault;
+use crate::kept::{self, Access};
 use crate::retrieve::{self, Found, Present, QueryVector, Question, Ranked, When};
 use crate::rights::{self, Namespace, Owner};
 use crate::rows::{self, Rows};
 use crate::vector::VectorRef;
 
+/// Candidates whose facts are fetched at first: mostly no more are needed.
+const FIRST_DETAILS: usize = 96;
 /// Longest query, in bytes.
 pub const MAX_QUERY: usize = 64 << 10;
 
@@ -143,7 +145,8 @@ pub fn serve(request: &Request, enough: impl Fn(&[Item]) -> bool) -> Result<Serv
 /// The bindings of a namespace whose tables `user` may not SELECT from at all. They are left out before anything is
 /// ranked: what fills the list must not be rows that the caller could never see. Columns are checked for each row.
 fn barred(namespace: &Namespace, user: pgrx::pg_sys::Oid) -> Result<Vec<i64>, Fault> {
-    db::read(
+    kept::read(
+        Access::Index,
         "SELECT b.id FROM cortex.binding b WHERE b.namespace_id = $1 AND NOT coalesce(( \
              SELECT pg_catalog.has_schema_privilege($2, t.relnamespace, 'USAGE') \
                     AND (pg_catalog.has_table_privilege($2, t.oid, 'SELECT') \
@@ -198,7 +201,8 @@ impl Plan {
             ))
             .hint("Start the sidecar's worker, or call cortex_space_use."));
         };
-        let known = db::read_one(
+        let known = kept::read_one(
+            Access::Index,
             "SELECT digest, dims FROM cortex.space WHERE id = $1",
             &[space.into()],
             |row| Ok((row.must::<String>(1)?, row.must::<i32>(2)?)),
@@ -254,7 +258,8 @@ impl<'a> Gate<'a> {
         // Two arms together can rank more than a receipt may say were considered.
         let ranked = &found.ranked[..found.ranked.len().min(MAX_CONSIDERED as usize)];
         let enough = |shown: &[Item]| shown.len() >= MAX_LIST || enough(shown);
-        for part in ranked.chunks(512) {
+        let (first, rest) = ranked.split_at(ranked.len().min(FIRST_DETAILS));
+        for part in first.chunks(FIRST_DETAILS).chain(rest.chunks(512)) {
             let items = details(part, target)?;
             let mut at = 0;
             while at < items.len() {
@@ -338,7 +343,7 @@ fn details(ranked: &[Ranked], target: Target) -> Result<Vec<Option<Item>>, Fault
     );
     let by_id: HashMap<i64, &Ranked> = ranked.iter().map(|item| (item.item, item)).collect();
     let mut items: HashMap<i64, Item> = HashMap::new();
-    db::read(&sql, &[ids.clone().into()], |row| {
+    kept::read(Access::Index, &sql, &[ids.clone().into()], |row| {
         let id = row.must::<i64>(1)?;
         let Some(ranked) = by_id.get(&id) else {
             return Ok(());

@@ -2,9 +2,10 @@
 //!
 //! Layout (pgvector's own): varlena header, `int16` dimensions, `int16` zero, then the `float4` components.
 
+use std::cell::RefCell;
 use std::ptr::NonNull;
 
-use cortex_core::vector as quant;
+use cortex_core::vector::{self as quant, VectorError};
 use pgrx::callconv::{Arg, ArgAbi};
 use pgrx::prelude::*;
 use pgrx::{FromDatum, pg_sys};
@@ -87,20 +88,41 @@ CREATE FUNCTION cortex._vector_score(stored vector, query bytea) RETURNS bigint
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 100 AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
 "#)]
 fn vector_score(stored: VectorRef, query: &[u8]) -> Outcome<Option<i64>> {
-    // The query arrives as bytes, so that one row costs no array to unpack.
-    let (components, rest) = query.as_chunks::<2>();
-    if !rest.is_empty() {
-        return Err(Fault::internal("a quantised query has an odd number of bytes".into()).into());
-    }
+    // The query arrives as bytes, so that one row costs no array to unpack, and is the same for row after row.
     thread_local! {
-        static QUERY: std::cell::RefCell<Vec<i16>> = const { std::cell::RefCell::new(Vec::new()) };
+        static QUERY: RefCell<(Vec<u8>, Vec<i16>)> = const { RefCell::new((Vec::new(), Vec::new())) };
     }
-    QUERY.with_borrow_mut(|q| {
-        q.clear();
-        q.extend(components.iter().map(|pair| i16::from_le_bytes(*pair)));
+    QUERY.with_borrow_mut(|(bytes, components)| {
+        if bytes != query {
+            let (pairs, rest) = query.as_chunks::<2>();
+            if !rest.is_empty() {
+                let fault = Fault::internal("a quantised query has an odd number of bytes".into());
+                return Err(fault.into());
+            }
+            bytes.clear();
+            bytes.extend_from_slice(query);
+            components.clear();
+            components.extend(pairs.iter().map(|pair| i16::from_le_bytes(*pair)));
+        }
         // Nothing of the kind is stored by us; a value put in by hand must not fail every read.
-        Ok(quant::dot(stored.as_slice(), q).ok())
+        Ok(dot(stored.as_slice(), components).ok())
     })
+}
+
+/// [`quant::dot`] by the widest vector instructions that this processor has.
+fn dot(stored: &[f32], query: &[i16]) -> Result<i64, VectorError> {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor was just asked for what the function is compiled for.
+        return unsafe { dot_avx2(stored, query) };
+    }
+    quant::dot(stored, query)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn dot_avx2(stored: &[f32], query: &[i16]) -> Result<i64, VectorError> {
+    quant::dot(stored, query)
 }
 
 /// Whether a provider's vector may be stored for a space of `dims` dimensions: true, or an error that says why

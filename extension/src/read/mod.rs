@@ -23,8 +23,8 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use serde_json::{Value, json};
 
-use crate::db;
 use crate::error::{Fault, given};
+use crate::kept::{self, Access};
 use crate::rights::{self, Owner};
 use crate::serve::{self, Item, Request, Served};
 use crate::vector::VectorRef;
@@ -562,7 +562,8 @@ fn claim_json(item: &Item) -> Value {
 
 /// Work that waits to make more reachable, by its kind.
 fn pending(namespace: i32) -> Result<Vec<(String, i64)>, Fault> {
-    db::read(
+    kept::read(
+        Access::Index,
         "SELECT j.kind, sum(greatest(coalesce(j.total, 0) - j.progress, 1))::int8 FROM cortex.job j \
           WHERE j.namespace_id = $1 AND j.state <> 'dead' GROUP BY j.kind ORDER BY j.kind",
         &[namespace.into()],
@@ -573,7 +574,8 @@ fn pending(namespace: i32) -> Result<Vec<(String, i64)>, Fault> {
 /// What building the units of these claims cost in tokens, by model.
 fn saved(claims: &[i64]) -> Result<Value, Fault> {
     let _owner = Owner::enter()?;
-    let costs = db::read(
+    let costs = kept::read(
+        Access::Index,
         "SELECT a.model, sum(a.prompt_tokens + a.completion_tokens)::int8 FROM cortex.unit_addition a \
           WHERE a.model IS NOT NULL \
             AND a.unit_id IN (SELECT c.unit_id FROM cortex.claim c WHERE c.id = ANY ($1)) GROUP BY a.model",

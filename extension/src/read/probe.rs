@@ -11,8 +11,8 @@ use cortex_core::tokens;
 use serde_json::{Value, json};
 
 use super::coverage;
-use crate::db;
 use crate::error::Fault;
+use crate::kept::{self, Access};
 use crate::serve::{self, Item, Request, Served};
 
 /// Chunks by which sources are judged, as many as a plain retrieval would hand over.
@@ -108,7 +108,8 @@ fn class(items: &[&Item], known: &HashMap<i64, Known>) -> Class {
 /// What builds have made of the sources of chunks so far.
 fn known(items: &[Item]) -> Result<HashMap<i64, Known>, Fault> {
     let ids: Vec<i64> = items.iter().map(|item| item.ranked.item).collect();
-    let rows = db::read(
+    let rows = kept::read(
+        Access::Index,
         "SELECT c.id, v.source_id, cortex._covered(c.id), \
                 EXISTS (SELECT FROM cortex.unit u JOIN cortex.unit_chunk k ON k.unit_id = u.id \
                          WHERE u.source_id = v.source_id AND u.purpose = 'model' AND u.evicted_by IS NULL AND k.version_id = v.id), \
@@ -139,7 +140,8 @@ pub fn reused(
     threshold: f64,
 ) -> Result<bool, Fault> {
     use cortex_core::pool::reuse::{self, Seed};
-    let seeds = db::read(
+    let seeds = kept::read(
+        Access::Index,
         "SELECT near.score, cortex._question_built(near.id) FROM ( \
              SELECT q.id, cortex._vector_score(q.embedding, $3) AS score FROM cortex.question q \
               WHERE q.namespace_id = $1 AND q.space_id = $2 ORDER BY 2 DESC NULLS LAST, q.id LIMIT 16) near \

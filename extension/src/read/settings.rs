@@ -6,8 +6,8 @@ use cortex_core::pool::gate;
 use pgrx::JsonB;
 use serde_json::Value;
 
-use crate::db;
 use crate::error::Fault;
+use crate::kept::{self, Access};
 use crate::rights::Namespace;
 
 /// Budget of a read where nothing says otherwise, in tokens.
@@ -48,7 +48,8 @@ pub struct Settings {
 impl Settings {
     /// Loads them. Call it as the owner.
     pub fn load(namespace: &Namespace, asked: &Asked) -> Result<Self, Fault> {
-        let found = db::read_one(
+        let found = kept::read_one(
+            Access::Index,
             "SELECT cortex._pool_settings($1), s.coverage_floor, g.ceiling, \
                     CASE WHEN $3::text IS NOT NULL THEN cortex._profile($1, $3) END \
                FROM (VALUES (1)) one (row) LEFT JOIN cortex.space s ON s.id = $2 \

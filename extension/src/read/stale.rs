@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::coverage;
 use crate::db;
 use crate::error::Fault;
+use crate::kept::{self, Access};
 use crate::retrieve::QueryVector;
 use crate::rights::{Namespace, Owner};
 use crate::rows::Rows;
@@ -76,7 +77,8 @@ impl Former {
 
 /// Bindings on hold whose table the caller may SELECT from: none of their claims is served.
 fn held(owner: &Owner, namespace: &Namespace) -> Result<Vec<Value>, Fault> {
-    db::read(
+    kept::read(
+        Access::Index,
         "SELECT DISTINCT ON (b.name) b.name, h.reason \
            FROM cortex.binding b JOIN cortex.hold h ON h.binding_id = b.id AND h.released_by IS NULL \
           WHERE b.namespace_id = $1 AND h.reason <> 'unbound' \
@@ -98,6 +100,17 @@ fn former(
     query: &str,
     vector: Option<&QueryVector>,
 ) -> Result<Vec<Former>, Fault> {
+    // Mostly nothing waits, and then there is nothing to look for.
+    let waits = kept::read_one(
+        Access::Index,
+        "SELECT EXISTS (SELECT FROM cortex.change c WHERE c.namespace_id = $1 AND c.seq IS NULL) \
+             OR EXISTS (SELECT FROM cortex.job j WHERE j.namespace_id = $1 AND j.kind = 'chunk')",
+        &[namespace.id.into()],
+        |row| row.must::<bool>(1),
+    )?;
+    if waits != Some(true) {
+        return Ok(Vec::new());
+    }
     let (score, join) = match vector {
         Some(query) => (
             "cortex._vector_score(e.embedding, $4)",

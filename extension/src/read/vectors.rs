@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use cortex_core::vector as quant;
 
-use crate::db;
 use crate::error::Fault;
+use crate::kept::{self, Access};
 use crate::vector::VectorRef;
 
 /// The vectors of `items` in a space. An item without one is missing from the map.
@@ -13,7 +13,8 @@ pub fn stored(space: i32, items: &[i64]) -> Result<HashMap<i64, Vec<i16>>, Fault
     if items.is_empty() {
         return Ok(HashMap::new());
     }
-    let found = db::read(
+    let found = kept::read(
+        Access::Index,
         &format!(
             "SELECT e.item_id, e.embedding FROM cortex.emb_{space} e WHERE e.item_id = ANY ($1)"
         ),
