@@ -19,6 +19,8 @@ TOP_K = (4, 6, 9, 12)
 GATE_BUDGET = 1000
 # A read this large shows where the first gold claim stands in the fused order; what it does not serve counts as last.
 _ORDER_BUDGET = 20_000
+_LADDER_BUDGETS = (500, GATE_BUDGET)
+_FIRST_RUNG = "title, origin, date"
 NO_HEADER = "public.no_header(jsonb)"
 
 
@@ -83,6 +85,7 @@ class Outcome:
     ladder_coverage: Dict[str, List[float]] = field(default_factory=dict)
     headers: Dict[str, List[int]] = field(default_factory=dict)   # contestant: claims served, misplaced
     arms: Dict[str, int] = field(default_factory=dict)
+    raw: Dict[str, List[int]] = field(default_factory=dict)       # mode: raw chunks, those whose whole text stands in claims above
     foreign: List[float] = field(default_factory=list)
     checked: int = 0
 
@@ -118,6 +121,7 @@ class _Measuring:
         self._vectors, self._budgets = vectors, budgets
         self._claims = store.fetch(session, pool.name, "c")
         self._chunks = store.fetch(session, pool.name, "k")
+        self._bodies = dict(zip(self._chunks.ids, self._chunks.bodies))
         self._documents = {document.id: document for document in pool.documents}
         self._headers = {d.id: measure.header(d.title, d.origin, d.dated, d.id) for d in pool.documents}
         self._asked = [_with_gold(question, self._documents, self._claims) for question in pool.questions]
@@ -143,7 +147,8 @@ class _Measuring:
     def _cortex(self, mode: str) -> None:
         gate = self._outcome.gates.setdefault(f"cortex {mode}", Gate())
         before: Dict[str, list] = {}
-        for budget in self._budgets:
+        # Without vectors one budget shows what the arm is worth.
+        for budget in self._budgets if mode != "lexical" else (GATE_BUDGET,):
             reads = self._reads(self._pool.name, budget, mode, self._headers)
             for asked in self._asked:
                 read = reads[asked.question.id]
@@ -152,6 +157,7 @@ class _Measuring:
                     self._report.fault(f"{asked.question.id}: what {budget} tokens serve does not begin with what a smaller budget serves")
                 before[asked.question.id] = ids
                 self._outcome.arms[f"{mode}: {read['arms']}"] = self._outcome.arms.get(f"{mode}: {read['arms']}", 0) + 1
+                self._count_raw(mode, read)
                 if asked.question.answerable:
                     row = self._outcome.row(f"cortex {mode}", str(budget))
                     row.add(read["payload"], asked, bool(read["raw"]))
@@ -160,6 +166,16 @@ class _Measuring:
                     gate.needs.append(read["needs_retrieval"])
                     gate.unanswerable.append(not asked.question.answerable)
                     gate.missed.append(not row.some[-1] if asked.question.answerable else None)
+
+    def _count_raw(self, mode: str, read: dict) -> None:
+        """How much of the raw text repeats what the claims above it say already."""
+        if not read["raw"]:
+            return
+        counts = self._outcome.raw.setdefault(mode, [0, 0])
+        said = words(" ".join(claim[3] for claim in sorted(read["claims"])))
+        for chunk in read["raw"]:
+            counts[0] += 1
+            counts[1] += not chunk["cut"] and contains(said, self._bodies[chunk["chunk_id"]])
 
     def _reads(self, namespace: str, budget: int, mode: str, headers: Optional[Dict[str, str]]) -> Dict[str, dict]:
         """Reads, each checked: tokens, budget, and the header that each claim stands under."""
@@ -198,14 +214,18 @@ class _Measuring:
 
     def _ladder(self) -> None:
         name, bare = self._pool.name, f"{self._pool.name}-bare"
+        for asked, coverage in zip(self._asked, self._outcome.gates["cortex auto"].coverage[-len(self._asked):]):
+            if asked.question.answerable:
+                self._outcome.ladder_coverage.setdefault(_FIRST_RUNG, []).append(coverage)
+        for budget in _LADDER_BUDGETS:
+            self._outcome.ladder[_FIRST_RUNG, str(budget)] = self._outcome.rows["cortex auto", str(budget)]
         rungs = {
-            "title, origin, date": (name, self._headers, None),
             "no header line, same vectors": (name, None, NO_HEADER),
             "[source: id], vectors without title": (bare, {id: f"[source: {id}]" for id in self._documents}, None),
         }
         for rung, (namespace, headers, function) in rungs.items():
             self._set_header(namespace, function)
-            for budget in self._budgets:
+            for budget in _LADDER_BUDGETS:
                 reads = self._reads(namespace, budget, "auto", headers)
                 for asked in self._asked:
                     if asked.question.answerable:

@@ -8,6 +8,7 @@ the package's own `_pool_pack`, because ranking does not depend on the budget.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Tuple
 
@@ -55,6 +56,8 @@ class Peer:
             self._sentences.setdefault(source, []).append(body)
         self._packed_order: list = []
         self._raw: Optional[list] = None
+        # It warns that no header function is given: its own ladder of title, source and date is what is compared.
+        warnings.filterwarnings("ignore", message="read_path='pool' without pool_header")
         self.cache = SemanticCache(
             FunctionRetriever(self._retrieve), self, embedder=FunctionEmbedder(self._embed, batch=lambda texts: [self._embed(t) for t in texts]),
             read_path="pool", serve_budget=2000,

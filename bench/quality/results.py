@@ -107,21 +107,32 @@ def _gates(outcomes: Sequence[Outcome]) -> List[str]:
     out = [
         "## needs_retrieval", "",
         "As set now, against questions without an answer. alarms: share of the answerable questions for which it is true. AUC: how probable it is "
-        "that an unanswerable question has the lower coverage; 0.5 is chance.", "",
-        "| set | unanswerable | read | n | precision | recall | alarms | AUC |", "|---|---|---|---|---|---|---|---|",
+        "that an unanswerable question has the lower coverage; 0.5 is chance. best floor: the one with the largest recall minus alarms, chosen on these "
+        "very questions. Coverage is a cosine, in mode lexical the share of the question's terms in the best claim.", "",
+        "| set | unanswerable | read | n | precision | recall | alarms | AUC | best floor: precision, recall, alarms |", "|---|---|---|---|---|---|---|---|---|",
     ]
     for outcome in (one for one in outcomes if one.dataset.unanswerable):
         for name, gate in outcome.gates.items():
             precision, recall, alarms = precision_recall([0.0 if needs else 1.0 for needs in gate.needs], gate.unanswerable, 0.5)
             out.append(f"| {outcome.dataset.name} | {outcome.dataset.unanswerable} | {name} | {sum(gate.unanswerable)} of {len(gate.unanswerable)} "
-                       f"| {_share(precision)} | {_share(recall)} | {_share(alarms)} | {_share(area(gate.coverage, gate.unanswerable))} |")
+                       f"| {_share(precision)} | {_share(recall)} | {_share(alarms)} | {_share(area(gate.coverage, gate.unanswerable))} | {_best(gate)} |")
     out += ["", "Coverage of answerable questions (mode auto; share below 0.40 and so escalated now):", "",
             "| set | p5 | median | p95 | below 0.40 |", "|---|---|---|---|---|"]
     for outcome in outcomes:
         own = _answerable(outcome.gates["cortex auto"])
         out.append(f"| {outcome.dataset.name} | {quantile(own, .05):.3f} | {quantile(own, .5):.3f} | {quantile(own, .95):.3f} "
                    f"| {_share(mean([value < 0.40 for value in own]))} |")
+    out += ["", "Raw chunks of escalated reads (all budgets), and those whose whole text stands in the claims above them already:", "",
+            "| set | mode | raw chunks | repeated |", "|---|---|---|---|"]
+    for outcome in outcomes:
+        for mode, (chunks, repeated) in outcome.raw.items():
+            out.append(f"| {outcome.dataset.name} | {mode} | {chunks:,} | {repeated / chunks:.2f} |")
     return [*out, "", *_sweep(outcomes), *_missed(outcomes)]
+
+
+def _best(gate: Gate) -> str:
+    floor = balanced_floor(gate.coverage, gate.unanswerable)
+    return f"{floor:.2f}: " + ", ".join(_short(value) for value in precision_recall(gate.coverage, gate.unanswerable, floor))
 
 
 def _answerable(gate: Gate) -> List[float]:

@@ -119,7 +119,7 @@ def keep_questions(session: Session) -> None:
         "CREATE TABLE public.asked AS SELECT s.artifact_id AS id, k.body AS question, e.embedding AS e "
         "FROM cortex.source s JOIN cortex.namespace n ON n.id = s.namespace_id "
         "JOIN cortex.source_version v ON v.source_id = s.id JOIN cortex.chunk k ON k.version_id = v.id "
-        f"JOIN cortex.emb_1 e ON e.item_id = k.id WHERE n.name = {quoted(_ASKED)} AND k.ordinal = 0;\n"
+        f"JOIN cortex.emb_1 e ON e.item_id = k.id WHERE n.name = {quoted(_ASKED)} AND k.start_byte = 0;\n"
         "ALTER TABLE public.asked ADD PRIMARY KEY (id)"
     )
 
