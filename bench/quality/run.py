@@ -51,6 +51,7 @@ def main() -> int:
                         help="folder of the sets (default: the environment variable CORTEX_BENCH_DATA)")
     parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"{', '.join(names)}; may be repeated (default: all)")
     parser.add_argument("--sample", type=int, default=300, metavar="N", help="questions of each set at most, chosen by a fixed seed; 0: all (default 300)")
+    parser.add_argument("--conversations", type=int, default=0, metavar="N", help="conversations of LoCoMo at most; 0: all five (default)")
     parser.add_argument("--keep", action="store_true", help="leave the filled database, and use one that was left")
     parser.add_argument("--write", action="store_true", help="write RESULTS.md also when only some sets ran")
     parser.add_argument("--cluster", type=Path, default=harness.places.STATE / "bench", metavar="DIR", help="the private cluster (default .cortex/bench)")
@@ -58,8 +59,9 @@ def main() -> int:
     options = parser.parse_args()
     if not options.data or not Path(options.data).is_dir():
         parser.error("name the folder of the sets by --data DIR or CORTEX_BENCH_DATA")
-    if options.sample < 0:
-        parser.error(f"--sample {options.sample} is negative")
+    for name in ("sample", "conversations"):
+        if getattr(options, name) < 0:
+            parser.error(f"--{name} {getattr(options, name)} is negative")
     return harness.guarded(lambda: measure_all(options))
 
 
@@ -73,6 +75,10 @@ def measure_all(options: argparse.Namespace) -> int:
     chosen = options.only or [*datasets.SETS, "beam100k"]
     folder = Path(options.data)
     sets = [datasets.SETS[name](folder / name) for name in datasets.SETS if name in chosen]
+    for dataset in sets:
+        if dataset.name == "locomo" and options.conversations:
+            # The shortest ones.
+            dataset.pools = sorted(dataset.pools, key=lambda pool: (len(pool.documents), pool.name))[:options.conversations]
     chats, left_out = datasets.beam(folder / "beam100k") if "beam100k" in chosen else ([], 0)
     server = harness.open_server(options)
     report = harness.Report("quality", False)
@@ -86,6 +92,7 @@ def measure_all(options: argparse.Namespace) -> int:
     machine["load_average_at_end"] = harness.load_average()
     machine["minutes"] = f"{(time.monotonic() - begun) / 60:.1f}"
     machine["questions_per_set_at_most"] = str(options.sample or "all")
+    machine["conversations_of_locomo"] = str(options.conversations or "all")
     text = results.text(machine, *found, report.faults)
     print(text)
     if options.write or not options.only:
@@ -118,7 +125,7 @@ def measure_sets(database, options, report, sets, chats, left_out):
     import store
     import updates
 
-    key = ",".join([*(dataset.name for dataset in sets), *(["beam100k"] if chats else [])])
+    key = ",".join(pool.name for dataset in sets for pool in dataset.pools) + ",".join(["", *(chat.name for chat in chats)])
     with database.session() as session:
         if session.value(f"SELECT count(*) FROM public.loaded WHERE name = '{key}'") == "0":
             if session.value("SELECT count(*) FROM public.loaded") != "0":
