@@ -362,6 +362,10 @@ async fn behind_a_pooler_a_worker_polls_or_listens_directly() {
         "SELECT EXISTS (SELECT FROM cortex.claims WHERE artifact_id = 'file:late')",
     )
     .await;
+    assert!(
+        !worker.status.view().listening,
+        "LISTEN through a pooler would break into the statements of others"
+    );
     worker.stop().await;
 }
 

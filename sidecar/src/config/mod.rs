@@ -154,14 +154,24 @@ impl Database {
         Duration::from_secs(self.connect_timeout_s.into())
     }
 
-    /// The URL for LISTEN: `direct_url`, or `url` where there is none.
-    pub fn listen_url(&self) -> &Secret {
-        if self.direct_url.is_empty() {
-            &self.url
-        } else {
-            &self.direct_url
+    /// Where to LISTEN: at `direct_url`, or at `url` where there is none.
+    pub fn listen_address(&self) -> ListenAddress {
+        let named = !self.direct_url.is_empty();
+        let url = if named { &self.direct_url } else { &self.url };
+        ListenAddress {
+            url: url.clone(),
+            named,
         }
     }
+}
+
+/// An address for LISTEN.
+#[derive(Clone, Debug)]
+pub struct ListenAddress {
+    /// PostgreSQL's connection URL.
+    pub url: Secret,
+    /// Whether the settings name it as PostgreSQL's own. Else a pooler may stand there.
+    pub named: bool,
 }
 
 impl Model {

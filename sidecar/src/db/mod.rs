@@ -21,7 +21,7 @@ use sqlx::postgres::{
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Connection, Postgres, Row, Transaction};
 
-use crate::config::{self, Secret};
+use crate::config::{self, ListenAddress, Secret};
 use crate::error::{Failure, Kind, Outcome};
 pub use catalog::{Catalog, Version};
 pub use failure::failure;
@@ -295,16 +295,31 @@ impl Work<'_> {
 }
 
 /// A connection of its own that listens on `channel`. LISTEN is state of a session, so this needs a direct
-/// connection.
+/// connection: through a pooler in transaction mode it would leave a server connection listening, and what it hears
+/// would break into the statements of whoever has that connection next. Unless the settings
+/// name the address as direct, a server that calls another port its own than the one it was reached by is taken for
+/// one behind a pooler.
 ///
 /// # Errors
-/// No connection, or one that cannot listen.
-pub async fn listen(url: &Secret, channel: &str) -> Outcome<PgListener> {
-    let options = connect_options(url, "listener")?;
+/// No connection, or one that is not direct.
+pub async fn listen(address: &ListenAddress, channel: &str) -> Outcome<PgListener> {
+    let options = connect_options(&address.url, "listener")?;
+    let reached_by = options.get_port();
     let pool = PgPoolOptions::new()
         .max_connections(1)
         .connect_lazy_with(options);
     let mut listener = PgListener::connect_with(&pool).await.map_err(failure)?;
+    let own: String = sqlx::query_scalar("SELECT pg_catalog.current_setting('port')")
+        .fetch_one(&mut listener)
+        .await
+        .map_err(failure)?;
+    if !address.named && own != reached_by.to_string() {
+        let message = format!(
+            "PostgreSQL's own port is {own} and it was reached through port {reached_by}: a pooler may stand between"
+        );
+        return Err(Failure::new(Kind::System, "not_direct", message)
+            .hint("set database.direct_url to PostgreSQL's own address"));
+    }
     listener.listen(channel).await.map_err(failure)?;
     Ok(listener)
 }

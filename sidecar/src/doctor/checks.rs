@@ -365,7 +365,7 @@ pub(super) async fn listen(config: &Config, db: &Db, patience: Duration) -> Outc
             "behind PgBouncer in transaction mode, set database.direct_url to PostgreSQL's own address",
         )
     };
-    let mut listener = match worker::connect_listener(config.database.listen_url()).await {
+    let mut listener = match worker::connect_listener(&config.database.listen_address()).await {
         Ok(listener) => listener,
         Err(failure) => return Ok(polling(failure.message)),
     };

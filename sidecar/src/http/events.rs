@@ -19,7 +19,7 @@ use tracing::debug;
 
 use super::App;
 use super::body::Parameters;
-use crate::config::Secret;
+use crate::config::ListenAddress;
 use crate::db::pool::Event;
 use crate::db::{failure, listen};
 use crate::error::{Failure, Kind, Outcome};
@@ -57,11 +57,11 @@ impl Feed {
     }
 
     /// Passes notifications on to the clients until told to stop.
-    pub async fn listen(self, url: Secret) {
+    pub async fn listen(self, address: ListenAddress) {
         loop {
             tokio::select! {
                 () = self.stop.cancelled() => return,
-                outcome = self.pass_on(&url) => {
+                outcome = self.pass_on(&address) => {
                     if let Err(failure) = outcome {
                         debug!(code = failure.code, "not listening for events; polling");
                     }
@@ -74,8 +74,8 @@ impl Feed {
         }
     }
 
-    async fn pass_on(&self, url: &Secret) -> Outcome<()> {
-        let mut listener = listen(url, CHANNEL).await?;
+    async fn pass_on(&self, address: &ListenAddress) -> Outcome<()> {
+        let mut listener = listen(address, CHANNEL).await?;
         while listener.try_recv().await.map_err(failure)?.is_some() {
             self.news.send_replace(());
         }

@@ -131,8 +131,8 @@ pub async fn serve(listener: TcpListener, mut app: App, stop: CancellationToken)
     let draining = stop.clone();
     // Feeds have no end of their own that a graceful stop could wait for.
     app.feed = Feed::new(stop.child_token());
-    let url = app.config.database.listen_url().clone();
-    tokio::spawn(app.feed.clone().listen(url));
+    let address = app.config.database.listen_address();
+    tokio::spawn(app.feed.clone().listen(address));
     let server =
         axum::serve(listener, router(app)).with_graceful_shutdown(stop.clone().cancelled_owned());
     let too_long = async {

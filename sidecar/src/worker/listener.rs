@@ -7,7 +7,7 @@ use tracing::{debug, warn};
 
 use super::Worker;
 use super::backoff::Backoff;
-use crate::config::Secret;
+use crate::config::ListenAddress;
 use crate::db::{self, failure};
 use crate::error::Outcome;
 
@@ -34,7 +34,7 @@ pub(super) async fn run(worker: Worker) {
 
 /// Listens until the connection is lost.
 async fn listen(worker: &Worker, backoff: &mut Backoff) -> Outcome<()> {
-    let mut listener = connect(&worker.listen_url).await?;
+    let mut listener = connect(&worker.listen_address).await?;
     worker.status.listening(true);
     backoff.reset();
     // What came while nobody listened is found by looking once.
@@ -50,6 +50,6 @@ async fn listen(worker: &Worker, backoff: &mut Backoff) -> Outcome<()> {
 ///
 /// # Errors
 /// No connection, or one that cannot listen.
-pub async fn connect(url: &Secret) -> Outcome<PgListener> {
-    db::listen(url, CHANNEL).await
+pub async fn connect(address: &ListenAddress) -> Outcome<PgListener> {
+    db::listen(address, CHANNEL).await
 }

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::config::{self, Secret};
+use crate::config::{self, ListenAddress};
 use crate::db::Db;
 use crate::encoder::Encoder;
 use crate::error::{Failure, Kind, Outcome};
@@ -42,7 +42,7 @@ pub struct Worker {
     /// Builds at once.
     builders: usize,
     settings: config::Worker,
-    listen_url: Secret,
+    listen_address: ListenAddress,
     status: Arc<Status>,
     wake: Arc<watch::Sender<()>>,
     stop: CancellationToken,
@@ -71,7 +71,7 @@ impl Worker {
             model,
             builders: settings.language_model.parallel,
             settings: settings.worker.clone(),
-            listen_url: settings.database.listen_url().clone(),
+            listen_address: settings.database.listen_address(),
             status: Arc::new(status),
             wake: Arc::new(watch::Sender::new(())),
             stop,
