@@ -584,7 +584,7 @@ async fn a_read_is_recorded_off_its_path_and_takes_the_settings_of_the_pool() {
     until(
         &mut session,
         "the read is recorded",
-        "SELECT (cortex_stats() -> 'counters' ->> 'reads')::int = 1",
+        "SELECT coalesce((cortex_stats() -> 'counters' ->> 'reads')::int, 0) = 1",
     )
     .await;
     let logged: i64 = value(&mut session, "SELECT count(*) FROM cortex.read_log").await;
