@@ -310,6 +310,7 @@ pub async fn listen(address: &ListenAddress, channel: &str) -> Outcome<PgListene
         .connect_lazy_with(options);
     let mut listener = PgListener::connect_with(&pool).await.map_err(failure)?;
     let own: String = sqlx::query_scalar("SELECT pg_catalog.current_setting('port')")
+        .persistent(false)
         .fetch_one(&mut listener)
         .await
         .map_err(failure)?;
