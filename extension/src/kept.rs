@@ -194,14 +194,7 @@ impl Kept {
         keys: Option<&Keys>,
         each: impl FnMut(&Row) -> Result<T, Fault>,
     ) -> Result<Vec<T>, Fault> {
-        if arguments.len() != self.arguments {
-            return Err(Fault::internal(format!(
-                "{} arguments for {}",
-                arguments.len(),
-                self.arguments
-            )));
-        }
-        let (mut datums, nulls) = bound(arguments);
+        let (mut datums, nulls) = self.bound(arguments)?;
         let _planner = Planner::pin(self.access);
         // SAFETY: as for a statement given as text; the plan lives as long as `self`.
         unsafe {
@@ -216,15 +209,7 @@ impl Kept {
                 true,
                 0,
             );
-            let result = if code < 0 {
-                Err(Fault::internal(format!(
-                    "SPI answered {code} to an internal statement"
-                )))
-            } else {
-                db::rows(pg_sys::SPI_tuptable, each)
-            };
-            pg_sys::SPI_finish();
-            result
+            finished(code, each)
         }
     }
 }
@@ -366,12 +351,11 @@ impl Kept {
 }
 
 impl Kept {
-    /// Runs the statement read-only in the snapshot of the calling query, as [`db::read`] does.
-    fn read<T>(
+    /// The arguments as SPI takes them, as many as were prepared for.
+    fn bound(
         &self,
         arguments: &[Option<pg_sys::Datum>],
-        each: impl FnMut(&Row) -> Result<T, Fault>,
-    ) -> Result<Vec<T>, Fault> {
+    ) -> Result<(Vec<pg_sys::Datum>, Vec<c_char>), Fault> {
         if arguments.len() != self.arguments {
             return Err(Fault::internal(format!(
                 "{} arguments for {}",
@@ -379,22 +363,23 @@ impl Kept {
                 self.arguments
             )));
         }
-        let (mut datums, nulls) = bound(arguments);
+        Ok(bound(arguments))
+    }
+
+    /// Runs the statement read-only in the snapshot of the calling query, as [`db::read`] does.
+    fn read<T>(
+        &self,
+        arguments: &[Option<pg_sys::Datum>],
+        each: impl FnMut(&Row) -> Result<T, Fault>,
+    ) -> Result<Vec<T>, Fault> {
+        let (mut datums, nulls) = self.bound(arguments)?;
         let _planner = Planner::pin(self.access);
         // SAFETY: as in `write`. Read-only execution takes the active snapshot and advances no command counter.
         unsafe {
             db::connect(None)?;
             let code =
                 pg_sys::SPI_execute_plan(self.plan, datums.as_mut_ptr(), nulls.as_ptr(), true, 0);
-            let result = if code < 0 {
-                Err(Fault::internal(format!(
-                    "SPI answered {code} to an internal statement"
-                )))
-            } else {
-                db::rows(pg_sys::SPI_tuptable, each)
-            };
-            pg_sys::SPI_finish();
-            result
+            finished(code, each)
         }
     }
 }
@@ -445,6 +430,28 @@ pub fn read_one<T>(
     each: impl FnMut(&Row) -> Result<T, Fault>,
 ) -> Result<Option<T>, Fault> {
     Ok(read(access, sql, args, each)?.into_iter().next())
+}
+
+/// Rows of the statement that ran last, whose code SPI gave, and the end of its connection.
+///
+/// # Safety
+/// An SPI connection is open, and the statement was its last.
+unsafe fn finished<T>(
+    code: i32,
+    each: impl FnMut(&Row) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    // SAFETY: as promised; the rows are copied before the connection ends.
+    unsafe {
+        let result = if code < 0 {
+            Err(Fault::internal(format!(
+                "SPI answered {code} to an internal statement"
+            )))
+        } else {
+            db::rows(pg_sys::SPI_tuptable, each)
+        };
+        pg_sys::SPI_finish();
+        result
+    }
 }
 
 /// Arguments as SPI takes them.
