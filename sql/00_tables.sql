@@ -36,8 +36,11 @@ CREATE TABLE cortex.space (
     normalised boolean NOT NULL,
     prefix text NOT NULL DEFAULT '',
     coverage_floor float8 NOT NULL DEFAULT 0.40,  -- cosine below which a claim covers no question; cortex_space_calibrate
+    index_recall float8,                     -- reads whose nearest the index found, as measured; NULL: not measured
+    index_items bigint,                      -- vectors in the space when it was measured
     created_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
     CONSTRAINT space_pkey PRIMARY KEY (id),
+    CONSTRAINT space_index_recall_check CHECK (index_recall BETWEEN 0 AND 1),
     CONSTRAINT space_identity_key UNIQUE (model, revision, digest, dims, normalised, prefix),
     CONSTRAINT space_coverage_floor_check CHECK (coverage_floor > 0 AND coverage_floor < 1),
     CONSTRAINT space_dims_check CHECK (dims BETWEEN 1 AND 2000)  -- pgvector's HNSW indexes at most 2,000

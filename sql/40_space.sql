@@ -159,7 +159,7 @@ AS $$
            WHEN 'worker' THEN ARRAY['cortex_seal', 'cortex_work', 'cortex_job_take', 'cortex_job_run',
                                     'cortex_job_heartbeat', 'cortex_job_fail', 'cortex_job_retry', 'cortex_embed_take', 'cortex_embed_commit',
                                     'cortex_build_take', 'cortex_build_commit', 'cortex_build_fail',
-                                    'cortex_unit_evict', 'cortex_pool_purge', 'cortex_gate_measure',
+                                    'cortex_unit_evict', 'cortex_pool_purge', 'cortex_gate_measure', 'cortex_index_measure',
                                     'cortex_space_register', 'cortex_space_wanting', 'cortex_space_use', 'cortex_source_put',
                                     'cortex_source_changed', 'cortex_source_deleted', 'cortex_has_source', 'cortex_source_list',
                                     'cortex_version', 'cortex_health']
@@ -210,6 +210,7 @@ BEGIN
             CONSTRAINT %5$I CHECK (target IN ('k', 'c'))
         )$ddl$, 'emb_' || space, vector_schema, dims, format('emb_%s_pkey', space), format('emb_%s_target_check', space));
     EXECUTE format('CREATE INDEX %I ON cortex.%I (namespace_id, target)', format('emb_%s_scope_idx', space), 'emb_' || space);
+    PERFORM cortex._space_pack(space, dims);
     FOR kind IN SELECT * FROM (VALUES ('k', 'chunk'), ('c', 'claim')) k (letter, name) LOOP
         -- pgvector below 0.8.4 has faults in parallel HNSW builds; one process is enough for an empty table.
         -- Measured on 22,000 clustered vectors: ef_construction 64, the default, gives a recall of .956 for queries
@@ -219,6 +220,38 @@ BEGIN
                        format('emb_%s_%s_hnsw', space, kind.name), 'emb_' || space, vector_schema, kind.letter);
     END LOOP;
     RETURN space;
+END
+$$;
+
+-- The one-byte copies of a space's vectors, from which exact reads nominate: about twenty to a row, a row to a page.
+-- A trigger makes them, so that no vector is without its copy, whoever stores it. What the copies are is said in
+-- core/src/packed.rs; they decide nothing, since every score comes from the vector itself.
+CREATE FUNCTION cortex._space_pack(space integer, dims integer) RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- In the row's page and as it is: compressed or moved out, a scan would pay for every block.
+    EXECUTE format('CREATE TABLE cortex.%I (namespace_id integer NOT NULL, target "char" NOT NULL, block bytea STORAGE PLAIN NOT NULL)',
+                   'pack_' || space);
+    EXECUTE format('CREATE INDEX %I ON cortex.%I (namespace_id, target)', format('pack_%s_scope_idx', space), 'pack_' || space);
+    EXECUTE format('CREATE TRIGGER cortex_pack AFTER INSERT ON cortex.%I REFERENCING NEW TABLE AS made FOR EACH STATEMENT '
+                   'EXECUTE FUNCTION cortex._pack_new(%L, %L)', 'emb_' || space, 'pack_' || space, cortex._pack_capacity(dims));
+    EXECUTE format('ALTER TABLE cortex.%I ENABLE ALWAYS TRIGGER cortex_pack', 'emb_' || space);
+END
+$$;
+
+CREATE FUNCTION cortex._pack_new() RETURNS trigger
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    EXECUTE format($q$
+        INSERT INTO cortex.%I (namespace_id, target, block)
+        SELECT m.namespace_id, m.target,
+               cortex._pack(array_agg(m.item_id ORDER BY m.item_id), array_agg(m.embedding::real[] ORDER BY m.item_id))
+          FROM (SELECT item_id, namespace_id, target, embedding,
+                       (row_number() OVER (PARTITION BY namespace_id, target ORDER BY item_id) - 1) / %s AS block FROM made) m
+         GROUP BY m.namespace_id, m.target, m.block$q$, TG_ARGV[0], TG_ARGV[1]::integer);
+    RETURN NULL;
 END
 $$;
 
@@ -312,6 +345,30 @@ BEGIN
 END
 $$;
 
+-- About how many vectors a space holds, by the size of its table.
+CREATE FUNCTION cortex._space_items(space integer, dims integer) RETURNS bigint
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT pg_relation_size(to_regclass('cortex.emb_' || $1)) / (4 * $2 + 80)
+$$;
+
+-- Measures the index of a space that has become so large that reads would ask it, and again whenever it has doubled.
+CREATE FUNCTION cortex._index_due(ns integer, space integer) RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    known cortex.space;
+    items bigint;
+BEGIN
+    SELECT * INTO known FROM cortex.space s WHERE s.id = space;
+    items := cortex._space_items(space, known.dims);
+    IF items <= (cortex._pool_settings(ns) ->> 'exact_items')::bigint OR items < 2 * coalesce(known.index_items, 0) THEN
+        RETURN;
+    END IF;
+    PERFORM @extschema@.cortex_index_measure(n.name) FROM cortex.namespace n WHERE n.id = ns AND n.space_id = space;
+END
+$$;
+
 -- Takes back the embed jobs of a space that a namespace no longer wants. A running one ends by itself.
 CREATE FUNCTION cortex._space_dequeue(ns integer, space integer) RETURNS void
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp
@@ -390,6 +447,7 @@ BEGIN
     END IF;
     IF given = 0 THEN
         DELETE FROM cortex.job j WHERE j.id = held.id;
+        PERFORM cortex._index_due(held.namespace_id, space.id);
         RETURN jsonb_build_object('stored', 0, 'skipped', 0, 'done', true,
                                   'switched', cortex._space_switch(held.namespace_id, space.id));
     END IF;

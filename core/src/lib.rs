@@ -11,6 +11,7 @@ pub mod ground;
 pub mod hash;
 pub mod lexical;
 pub mod nearest;
+pub mod packed;
 pub mod pool;
 pub mod posting;
 pub mod receipt;

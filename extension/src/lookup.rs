@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::rc::Rc;
 
 use pgrx::datum::FromDatum;
@@ -178,6 +178,53 @@ pub fn current_version(source_id: i64, now: &Now) -> Option<(pg_sys::ItemPointer
         found.is_none()
     });
     found
+}
+
+/// The blocks of one-byte copies that a space has for a kind of item of a namespace, in the snapshot of the calling
+/// query, until `each` fails.
+pub fn blocks(
+    space: i32,
+    namespace_id: i32,
+    target: u8,
+    mut each: impl FnMut(&[u8]) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    const NAMESPACE_ID: i16 = 1;
+    const TARGET: i16 = 2;
+    const BLOCK: i32 = 3;
+    let name = |text: String| {
+        CString::new(text).map_err(|_| Fault::internal("a name holds a NUL byte".into()))
+    };
+    let table = name(format!("pack_{space}"))?;
+    let index = name(format!("pack_{space}_scope_idx"))?;
+    if relation(&table).is_none() {
+        return Err(Fault::state(format!(
+            "embedding space {space} does not exist"
+        )));
+    }
+    let key = [
+        (
+            NAMESPACE_ID,
+            pg_sys::F_INT4EQ,
+            pg_sys::Datum::from(namespace_id),
+        ),
+        (TARGET, pg_sys::F_CHAREQ, pg_sys::Datum::from(target)),
+    ];
+    // SAFETY: a statement is running, so there is one.
+    let snapshot = unsafe { pg_sys::GetActiveSnapshot() };
+    let mut result = Ok(());
+    by_index(&table, &index, key, snapshot, |tuple, columns| {
+        pgrx::check_for_interrupts!();
+        let mut null = false;
+        // SAFETY: a live tuple with its descriptor. The column is stored plain, so detoasting gives the value in
+        // its page, which stays pinned until the next row.
+        result = unsafe {
+            let datum = pg_sys::SPI_getbinval(tuple, columns, BLOCK, &mut null);
+            let value = pg_sys::pg_detoast_datum_packed(datum.cast_mut_ptr());
+            each(pgrx::varlena_to_byte_slice(value))
+        };
+        result.is_ok()
+    });
+    result
 }
 
 /// A column, numbered as in `sql/00_tables.sql`; NULL is `None`.

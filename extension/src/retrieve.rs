@@ -4,18 +4,19 @@
 //! version is not closed and its binding not held; at a state, the same is asked of the changes that the
 //! state contains.
 
-use std::cmp::Reverse;
+mod near;
+
 use std::collections::HashMap;
 
 use cortex_core::hash::Target;
 use cortex_core::receipt::{self, Nominator, State, Stats};
-use cortex_core::{analyzer, fusion, lexical, posting, vector};
+use cortex_core::{analyzer, fusion, lexical, posting};
 use pgrx::datum::DatumWithOid;
 
 use crate::db;
 use crate::error::Fault;
 use crate::kept::{self, Access};
-use crate::rights::{self, Namespace};
+use crate::rights::Namespace;
 use crate::sources;
 
 /// BM25 and fusion constants of ranker `cortex-bm25/1` and fusion `cortex-rrf/1`.
@@ -23,16 +24,15 @@ pub const K1_MILLI: u32 = 1_200;
 pub const B_MILLI: u32 = 750;
 pub const RRF_K: u32 = fusion::RANK_OFFSET as u32;
 
-/// Candidates an arm gives at first; more are fetched when too few of them may be shown.
-pub const DEPTH: u32 = 200;
+/// Candidates an arm gives at first; more are fetched when too few of them may be shown. Where two arms are fused the
+/// ranking depends on it.
+pub const DEPTH: u32 = 100;
+/// The same for the vector arm alone, which pays for each.
+pub const NEAR_DEPTH: u32 = 64;
 /// Most candidates an arm gives at all.
 pub const MAX_DEPTH: u32 = receipt::MAX_CONSIDERED;
 /// Most unsealed changes that a recorded state may list.
 pub const MAX_UNSEALED: usize = receipt::MAX_LIST;
-/// Most candidates that an approximate index nominates; beyond, the scope is scanned.
-const MAX_NOMINEES: u32 = 1_000;
-/// Scopes of at most this many items are scanned exactly.
-const EXACT_ITEMS: u64 = 20_000;
 
 /// When a retrieval looks.
 #[derive(Clone, Copy)]
@@ -364,142 +364,6 @@ impl<'a> Scope<'a> {
         };
         lexical::rank(&lists, stats, params)
             .map_err(|error| Fault::internal(format!("lexical ranking: {error}")))
-    }
-
-    fn vector(&self, query: &QueryVector, stats: &Stats) -> Result<VectorArm, Fault> {
-        if let Some(nominees) = self.question.nominees {
-            let ranked = self.rescore(query, nominees)?;
-            return Ok(VectorArm {
-                ranked,
-                nominator: Nominator::Approximate,
-                nominees: nominees.to_vec(),
-                matched: nominees.len() as u64,
-            });
-        }
-        let replay = matches!(self.question.when, When::At(_));
-        if replay
-            || self.question.depth > MAX_NOMINEES
-            || stats.items <= EXACT_ITEMS
-            || self.share_of_space(query, stats)? <= 0.1
-        {
-            return self.exact(query);
-        }
-        let nominated = self.nominate(query)?;
-        // A scope that the index cannot fill is scanned: a filter never loses rows.
-        if nominated.len() < self.question.depth as usize {
-            return self.exact(query);
-        }
-        let nominees: Vec<i64> = nominated.iter().map(|(item, _)| *item).collect();
-        let mut ranked: Vec<(i64, i64)> = nominated
-            .into_iter()
-            .filter_map(|(item, score)| Some((item, score?)))
-            .collect();
-        ranked.sort_unstable_by_key(|&(item, score)| (Reverse(score), item));
-        let matched = nominees.len() as u64;
-        Ok(VectorArm {
-            ranked,
-            nominator: Nominator::Approximate,
-            nominees,
-            matched,
-        })
-    }
-
-    fn exact(&self, query: &QueryVector) -> Result<VectorArm, Fault> {
-        let (join, visible) = self.visible("e");
-        let sql = format!(
-            "WITH scored AS MATERIALIZED ( \
-                 SELECT e.item_id, cortex._vector_score(e.embedding, $5) AS score \
-                   FROM cortex.emb_{} e {join} \
-                  WHERE e.namespace_id = $1 AND e.target = '{}' AND {visible}) \
-             SELECT s.item_id, s.score, (SELECT count(*) FROM scored WHERE score IS NOT NULL) FROM scored s \
-              WHERE s.score IS NOT NULL ORDER BY s.score DESC, s.item_id LIMIT $6",
-            query.space,
-            self.letter()
-        );
-        let mut args = self.args();
-        args.push(vector::to_le_bytes(&query.components).into());
-        args.push(i64::from(self.question.depth).into());
-        let mut matched = 0;
-        let ranked = db::read(&sql, &args, |row| {
-            matched = row.must::<i64>(3)?.max(0) as u64;
-            Ok((row.must::<i64>(1)?, row.must::<i64>(2)?))
-        })?;
-        Ok(VectorArm {
-            ranked,
-            nominator: Nominator::Exact,
-            nominees: Vec::new(),
-            matched,
-        })
-    }
-
-    fn rescore(&self, query: &QueryVector, nominees: &[i64]) -> Result<Vec<(i64, i64)>, Fault> {
-        let (join, visible) = self.visible("e");
-        let sql = format!(
-            "SELECT scored.item_id, scored.score FROM ( \
-                 SELECT e.item_id, cortex._vector_score(e.embedding, $5) AS score FROM cortex.emb_{} e {join} \
-                  WHERE e.item_id = ANY ($6) AND e.namespace_id = $1 AND e.target = '{}' AND {visible}) scored \
-              WHERE scored.score IS NOT NULL ORDER BY scored.score DESC, scored.item_id",
-            query.space,
-            self.letter()
-        );
-        let mut args = self.args();
-        args.push(vector::to_le_bytes(&query.components).into());
-        args.push(nominees.to_vec().into());
-        kept::read(Access::Index, &sql, &args, |row| {
-            Ok((row.must::<i64>(1)?, row.must::<i64>(2)?))
-        })
-    }
-
-    /// The nearest items by the space's HNSW index, in its order, with their scores. Freshness and namespace lie inside the iterative scan;
-    /// a tie-break in ORDER BY, a missing cast or a parameter in the index predicate would lose the index.
-    fn nominate(&self, query: &QueryVector) -> Result<Vec<(i64, Option<i64>)>, Fault> {
-        let Some((schema, dims)) = kept::read_one(
-            Access::Index,
-            "SELECT pg_catalog.quote_ident(n.nspname), s.dims FROM cortex.space s, pg_catalog.pg_extension e \
-               JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector' AND s.id = $1",
-            &[query.space.into()],
-            |row| Ok((row.must::<String>(1)?, row.must::<i32>(2)?)),
-        )?
-        else {
-            return Err(Fault::state(format!(
-                "embedding space {} does not exist",
-                query.space
-            )));
-        };
-        let depth = self.question.depth;
-        rights::set_local("hnsw.iterative_scan", "relaxed_order")?;
-        rights::set_local("hnsw.ef_search", &(2 * depth).clamp(100, 1_000).to_string())?;
-        rights::set_local("enable_sort", "off")?;
-        let components: Vec<f32> = query.components.iter().map(|&c| f32::from(c)).collect();
-        let (join, visible) = self.visible("e");
-        let sql = format!(
-            "SELECT e.item_id, cortex._vector_score(e.embedding, $7) FROM cortex.emb_{} e {join} \
-              WHERE e.target = '{}' AND e.namespace_id = $1 AND {visible} \
-              ORDER BY e.embedding OPERATOR({schema}.<=>) $6::float4[]::{schema}.vector({dims}) LIMIT $5",
-            query.space,
-            self.letter(),
-        );
-        let mut args = self.args();
-        args.push(i64::from(depth).into());
-        args.push(components.into());
-        args.push(vector::to_le_bytes(&query.components).into());
-        kept::read(Access::Index, &sql, &args, |row| {
-            Ok((row.must::<i64>(1)?, row.get::<i64>(2)))
-        })
-    }
-
-    fn share_of_space(&self, query: &QueryVector, stats: &Stats) -> Result<f64, Fault> {
-        let sql = "SELECT greatest(c.reltuples, 0)::float8 FROM pg_catalog.pg_class c \
-                    WHERE c.oid = pg_catalog.to_regclass('cortex.emb_' || $1)";
-        let rows = kept::read_one(Access::Index, sql, &[query.space.into()], |row| {
-            row.must::<f64>(1)
-        })?
-        .unwrap_or(0.0);
-        Ok(if rows > 0.0 {
-            stats.items as f64 / rows
-        } else {
-            1.0
-        })
     }
 }
 

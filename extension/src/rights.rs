@@ -198,38 +198,50 @@ pub struct Namespace {
     pub secret: Vec<u8>,
     /// The embedding space of reads, if one is in use.
     pub space: Option<i32>,
+    /// Scopes of at most so many items are scanned exactly, whatever the space's index finds.
+    pub exact_items: u64,
 }
 
 /// The namespace, if `user` may read it. One it may not read answers like one that does not exist.
 /// Call it as [`Owner`].
 pub fn readable(name: &str, user: pg_sys::Oid) -> Result<Namespace, Fault> {
-    let found = kept::read_one(
+    // SAFETY: a catalog look-up.
+    let all = unsafe { pg_sys::superuser_arg(user) };
+    match find(name, user)? {
+        Some((namespace, granted)) if granted || all => Ok(namespace),
+        _ => Err(unreadable(name)),
+    }
+}
+
+/// The namespace, for workers, who work in all of them. Call it as [`Owner`].
+pub fn any(name: &str) -> Result<Namespace, Fault> {
+    let found = find(name, pg_sys::InvalidOid)?;
+    found
+        .map(|(namespace, _)| namespace)
+        .ok_or_else(|| Fault::unknown(format!("there is no namespace \"{name}\"")))
+}
+
+/// A namespace, and whether `user` was granted it.
+fn find(name: &str, user: pg_sys::Oid) -> Result<Option<(Namespace, bool)>, Fault> {
+    kept::read_one(
         Access::Index,
         "SELECT n.id, n.secret, n.space_id, \
                 EXISTS (SELECT FROM cortex.namespace_grant g \
-                        WHERE g.namespace_id = n.id AND pg_catalog.pg_has_role($2, g.role, 'usage')) \
+                        WHERE g.namespace_id = n.id AND pg_catalog.pg_has_role($2, g.role, 'usage')), \
+                (cortex._pool_settings(n.id) ->> 'exact_items')::int8 \
            FROM cortex.namespace n WHERE n.name = $1",
         &[name.into(), user.into()],
         |row| {
-            Ok((
-                row.must::<i32>(1)?,
-                row.must::<Vec<u8>>(2)?,
-                row.get::<i32>(3),
-                row.must::<bool>(4)?,
-            ))
+            let namespace = Namespace {
+                id: row.must::<i32>(1)?,
+                name: name.into(),
+                secret: row.must::<Vec<u8>>(2)?,
+                space: row.get::<i32>(3),
+                exact_items: row.must::<i64>(5)?.max(0).unsigned_abs(),
+            };
+            Ok((namespace, row.must::<bool>(4)?))
         },
-    )?;
-    // SAFETY: a catalog look-up.
-    let all = unsafe { pg_sys::superuser_arg(user) };
-    match found {
-        Some((id, secret, space, granted)) if granted || all => Ok(Namespace {
-            id,
-            name: name.into(),
-            secret,
-            space,
-        }),
-        _ => Err(unreadable(name)),
-    }
+    )
 }
 
 /// The answer for a namespace that the caller may not read, the same as for one that does not exist.

@@ -100,7 +100,11 @@ pub fn serve(request: &Request, enough: impl Fn(&[Item]) -> bool) -> Result<Serv
     let barred = barred(&namespace, owner.caller())?;
 
     let mut gate = Gate::new(&owner);
-    let mut depth = retrieve::DEPTH;
+    let mut depth = if plan.arms == [Arm::Vector] {
+        retrieve::NEAR_DEPTH
+    } else {
+        retrieve::DEPTH
+    };
     loop {
         let question = Question {
             namespace: &namespace,

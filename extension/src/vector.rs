@@ -5,10 +5,11 @@
 use std::cell::RefCell;
 use std::ptr::NonNull;
 
+use cortex_core::packed;
 use cortex_core::vector::{self as quant, VectorError};
 use pgrx::callconv::{Arg, ArgAbi};
 use pgrx::prelude::*;
-use pgrx::{FromDatum, pg_sys};
+use pgrx::{Array, FromDatum, pg_sys};
 
 use crate::error::{Fault, Outcome};
 
@@ -136,6 +137,52 @@ fn vector_fits(vector: VectorRef, dims: i32, item: i64) -> Outcome<bool> {
         Ok(_) => Ok(true),
         Err(error) => Err(Fault::argument(format!("embedding of item {item}: {error}")).into()),
     }
+}
+
+/// Vectors (equal in size, one after another) as a block of one-byte copies; see [`cortex_core::packed`].
+#[pg_extern(sql = r#"
+CREATE FUNCTION cortex._pack(items bigint[], components real[]) RETURNS bytea
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
+"#)]
+fn pack(items: Array<i64>, components: Array<f32>) -> Outcome<Vec<u8>> {
+    let items: Vec<i64> = items.iter_deny_null().collect();
+    let components: Vec<f32> = components.iter_deny_null().collect();
+    let dims = components.len() / items.len().max(1);
+    if dims == 0 || dims * items.len() != components.len() {
+        let (items, found) = (items.len(), components.len());
+        return Err(Fault::internal(format!("{found} components for {items} items")).into());
+    }
+    let vectors: Vec<(i64, &[f32])> = items
+        .into_iter()
+        .zip(components.chunks_exact(dims))
+        .collect();
+    let block = packed::pack(&vectors);
+    Ok(block.map_err(|error| Fault::argument(format!("vectors to pack: {error}")))?)
+}
+
+/// How many vectors of `dims` dimensions a block holds.
+#[pg_extern(sql = r#"
+CREATE FUNCTION cortex._pack_capacity(dims integer) RETURNS integer
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
+"#)]
+fn pack_capacity(dims: i32) -> i32 {
+    packed::capacity(usize::try_from(dims).unwrap_or(0)) as i32
+}
+
+/// [`packed::Scan::block`] by the widest vector instructions that this processor has.
+pub fn scan_block(scan: &mut packed::Scan, block: &[u8]) -> Result<(), packed::NoBlock> {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor was just asked for what the function is compiled for.
+        return unsafe { scan_block_avx2(scan, block) };
+    }
+    scan.block(block)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn scan_block_avx2(scan: &mut packed::Scan, block: &[u8]) -> Result<(), packed::NoBlock> {
+    scan.block(block)
 }
 
 /// Quantises a caller's vector for a space of `dims` dimensions.

@@ -9,7 +9,12 @@ use crate::serve::Item;
 
 /// Claims at the top of the list that are asked. The vector arm's best stands among the first of a fused list: what
 /// comes before it has a better place in both arms together.
-pub const LOOKED_AT: usize = 64;
+const LOOKED_AT: usize = 64;
+
+/// How many claims must be there for [`best`] to find the best: by vector alone the first is.
+pub fn looked_at(mode: &str) -> usize {
+    if mode == "vector" { 1 } else { LOOKED_AT }
+}
 
 /// The greatest cosine of the first claims, or without vectors the greatest share of the question's terms.
 /// `None` if there are no claims.

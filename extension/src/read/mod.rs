@@ -379,6 +379,7 @@ impl Read {
 /// looked at, or with a reranker always the same number, so that what it sees does not depend on the budget.
 fn ranked_claims(request: &Request, settings: &Settings) -> Result<(Served, Vec<usize>), Fault> {
     let mut least = settings.budget_tokens;
+    let looked_at = coverage::looked_at(request.mode);
     loop {
         let served = serve::serve(request, |shown| {
             if settings.reranker.is_some() {
@@ -387,7 +388,7 @@ fn ranked_claims(request: &Request, settings: &Settings) -> Result<(Served, Vec<
             let tokens = shown
                 .iter()
                 .map(|item| u64::from(tokens::estimate(&item.body)));
-            shown.len() >= coverage::LOOKED_AT && tokens.sum::<u64>() > least
+            shown.len() >= looked_at && tokens.sum::<u64>() > least
         })?;
         let kept = collapse(&served)?;
         let offered: u64 = kept

@@ -578,7 +578,7 @@ fn inv_06_what_a_transaction_changed_itself_is_no_state_to_record() {
 #[test]
 fn inv_06_an_approximate_nominator_replays_from_its_nominees() {
     let (_database, mut client) = Database::with_cortex();
-    // Enough chunks that an exact scan is not chosen. Each is too short to hold a claim, so that they are cheap.
+    // Enough chunks that an index is asked as soon as it is said to find the nearest. Each is too short to hold a claim, so that they are cheap.
     client
         .batch_execute(
             "CREATE TABLE item (id int PRIMARY KEY, body text); \
@@ -597,7 +597,11 @@ fn inv_06_an_approximate_nominator_replays_from_its_nominees() {
     let mut random = Random::new(3);
     embed_with(&mut client, |_, dims| random.unit_vector(dims));
     client
-        .batch_execute(&format!("ANALYZE cortex.emb_{space}; SELECT cortex_seal()"))
+        .batch_execute(&format!(
+            "ANALYZE cortex.emb_{space}; SELECT cortex_seal(); \
+             SELECT cortex_pool_set('default', jsonb_build_object('exact_items', 1000)); \
+             UPDATE cortex.space SET index_recall = 1"
+        ))
         .unwrap();
     let mut traces = Vec::new();
     for _ in 0..5 {

@@ -1,7 +1,7 @@
 //! Readers, writers, builders, an evictor and a sealer at once. Needs a server in CORTEX_TEST_PG18_URL or
-//! CORTEX_TEST_PG16_URL.
+//! CORTEX_TEST_PG16_URL. CORTEX_TEST_OPERATIONS says how much they do (default 1,200); 100,000 take some minutes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
@@ -12,7 +12,16 @@ use postgres::Client;
 use serde_json::{Value, json};
 
 const SOURCES: usize = 6;
-const ROUNDS: usize = 60;
+const SESSIONS: usize = 10;
+const ROWS: usize = 40;
+
+/// What each session does, so that all of them together do what the environment asks for.
+fn rounds() -> usize {
+    let operations = std::env::var("CORTEX_TEST_OPERATIONS").map_or(1_200, |text| {
+        text.parse().expect("CORTEX_TEST_OPERATIONS is a number")
+    });
+    usize::max(operations / SESSIONS, 1)
+}
 
 /// A text whose every paragraph names the round that wrote it.
 fn text(random: &mut Random, round: usize) -> String {
@@ -59,6 +68,61 @@ fn ask(client: &mut Client, random: &mut Random) {
         assert_eq!(sum, 1, "{told}");
     }
 }
+
+/// Changes rows of a bound table, alone and several at once, there and back.
+fn change_rows(client: &mut Client, random: &mut Random, round: usize) {
+    let (low, many) = (random.below(ROWS), random.below(4));
+    let change = match random.below(5) {
+        0 => format!("DELETE FROM note WHERE id BETWEEN {low} AND {}", low + many),
+        1 => format!(
+            "INSERT INTO note SELECT g, 'Note ' || g || ' was written in round {round}.' FROM generate_series(0, {}) g \
+             ON CONFLICT (id) DO NOTHING",
+            ROWS - 1
+        ),
+        _ => format!(
+            "UPDATE note SET body = 'Note ' || id || ' was changed in round {round}.' WHERE id BETWEEN {low} AND {}",
+            low + many
+        ),
+    };
+    let end = if random.below(5) == 0 {
+        "ROLLBACK"
+    } else {
+        "COMMIT"
+    };
+    client
+        .batch_execute(&format!("BEGIN; {change}; {end}"))
+        .unwrap();
+}
+
+/// Reads, and compares what was served with what is so in the same snapshot.
+fn read(client: &mut Client, random: &mut Random) {
+    let question = match random.below(3) {
+        0 => format!("which note was changed in round {}", random.below(90)),
+        1 => format!("what does note {} say", random.below(ROWS)),
+        _ => format!("which part is of round {}", random.below(90)),
+    };
+    let sql = format!(
+        "SELECT jsonb_array_length(r.claims), \
+                ARRAY(SELECT c.value::text FROM jsonb_array_elements(r.claims) c \
+                       WHERE NOT EXISTS (SELECT FROM cortex.source_version v \
+                                          WHERE v.id = (c ->> 'version_id')::bigint AND v.closed_by IS NULL) \
+                          OR (c ->> 'artifact_id' LIKE 'row:note:%' \
+                              AND NOT EXISTS (SELECT FROM note n WHERE 'row:note:[' || n.id || ']' = c ->> 'artifact_id' \
+                                                 AND n.body = c ->> 'body')) \
+                          OR NOT EXISTS (SELECT FROM cortex.claim k WHERE k.id = (c ->> 'claim_id')::bigint)) \
+           FROM cortex_read('{question}', budget_tokens => {}) r",
+        60 + random.below(2_000)
+    );
+    let row = client.query_one(&sql, &[]).unwrap();
+    SERVED.fetch_add(row.get::<_, i32>(0) as usize, Ordering::Relaxed);
+    assert_eq!(
+        row.get::<_, Vec<String>>(1),
+        Vec::<String>::new(),
+        "{question}"
+    );
+}
+
+static SERVED: AtomicUsize = AtomicUsize::new(0);
 
 /// Takes what there is and commits it, gives it back, or lets it lie.
 fn build(client: &mut Client, random: &mut Random, worker: &str) {
@@ -142,30 +206,42 @@ fn faults(client: &mut Client) -> Vec<String> {
 fn readers_writers_and_builders_together() {
     let (database, mut client) = Database::with_cortex();
     modelled(&mut client, json!({"event_cap": 100000}));
-    let start = Arc::new(Barrier::new(9));
+    client
+        .batch_execute(&format!(
+            "CREATE TABLE note (id int PRIMARY KEY, body text); \
+             INSERT INTO note SELECT g, 'Note ' || g || ' is as it was.' FROM generate_series(0, {}) g; \
+             SELECT cortex_bind('note', text_columns => '{{body}}'); SELECT cortex_work()",
+            ROWS - 1
+        ))
+        .unwrap();
+    let rounds = rounds();
+    let start = Arc::new(Barrier::new(SESSIONS + 1));
     let stop = Arc::new(AtomicBool::new(false));
     let sealer = {
         let (mut session, start, stop) = (database.connect(), start.clone(), stop.clone());
         thread::spawn(move || {
             start.wait();
             while !stop.load(Ordering::Relaxed) {
-                session.batch_execute("SELECT cortex_seal()").unwrap();
+                // Seals, and chunks what changed, as a worker does.
+                session.batch_execute("SELECT cortex_work(50)").unwrap();
             }
         })
     };
-    let sessions: Vec<_> = (0..8)
+    let sessions: Vec<_> = (0..SESSIONS as u64)
         .map(|n| {
             let (mut session, start) = (database.connect(), start.clone());
             thread::spawn(move || {
                 let mut random = Random::new(n);
                 let worker = format!("w{n}");
                 start.wait();
-                for round in 0..ROUNDS {
+                for round in 0..rounds {
                     match n {
                         0 | 1 => write(&mut session, &mut random, round),
                         2 | 3 => ask(&mut session, &mut random),
                         4 | 5 => build(&mut session, &mut random, &worker),
-                        6 => assert_eq!(faults(&mut session), Vec::<String>::new()),
+                        6 if round % 20 == 0 => assert_eq!(faults(&mut session), Vec::<String>::new()),
+                        6 | 8 => read(&mut session, &mut random),
+                        9 => change_rows(&mut session, &mut random, round),
                         // Several kinds of work in one transaction, some of it taken back.
                         _ => {
                             session.batch_execute("BEGIN").unwrap();
@@ -192,6 +268,9 @@ fn readers_writers_and_builders_together() {
     stop.store(true, Ordering::Relaxed);
     sealer.join().unwrap();
     assert_eq!(faults(&mut client), Vec::<String>::new());
+    let served = SERVED.load(Ordering::Relaxed);
+    assert!(served > rounds, "{served} claims were served");
+    println!("{} operations, {served} claims served", rounds * SESSIONS);
     // What is left can be done, and then every wanted chunk is covered and every count right.
     client
         .batch_execute("UPDATE cortex.job SET state = 'ready', worker = NULL, lease_until = NULL, attempts = 0, run_after = clock_timestamp() WHERE kind = 'build'")
