@@ -153,77 +153,11 @@ BEGIN
 END
 $$;
 
--- Which claims of a model are taken in: {"admitted": [{"n", "claim", "chunks"}], "dropped": {..}}. `n` is the place
--- in the array given, `held` are the unit's claims so far. Names and numbers may come from the title as well: a claim
--- that stands alone names its subject, which the text often leaves to the title, and the title heads it when served.
--- Of unknown chunks the ids are counted: a claim that cites known ones as well stays, with those.
-CREATE FUNCTION cortex._sift_claims(claims jsonb, chunk_ids bigint[], bodies text[], title text, held text[]) RETURNS jsonb
-    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    item jsonb;
-    n bigint;
-    body text;
-    normal text;
-    cited bigint[];
-    known bigint[];
-    seen jsonb := (SELECT coalesce(jsonb_object_agg(cortex._normal_text(h), true), '{}') FROM unnest(held) h);
-    admitted jsonb[] := '{}';
-    blank integer := 0;
-    ungrounded integer := 0;
-    unknown_chunk integer := 0;
-    too_long integer := 0;
-    repeated integer := 0;
-BEGIN
-    FOR item, n IN SELECT e, o FROM jsonb_array_elements(claims) WITH ORDINALITY x (e, o) LOOP
-        body := CASE jsonb_typeof(item)
-                    WHEN 'string' THEN item #>> '{}'
-                    WHEN 'object' THEN CASE WHEN jsonb_typeof(item -> 'claim') = 'string' THEN item ->> 'claim'
-                                            WHEN jsonb_typeof(item -> 'text') = 'string' THEN item ->> 'text' END
-                END;
-        body := regexp_replace(body, '^[[:space:]]+|[[:space:]]+$', '', 'g');
-        normal := cortex._normal_text(body);
-        IF coalesce(normal, '') = '' THEN
-            blank := blank + 1;
-            CONTINUE;
-        END IF;
-        IF char_length(body) > 2000 THEN
-            too_long := too_long + 1;
-            CONTINUE;
-        END IF;
-        cited := chunk_ids;
-        IF jsonb_typeof(item) = 'object' AND coalesce(item -> 'chunks', 'null') NOT IN ('null', '[]') THEN
-            -- Ids that are no ids are as unknown as ids that were not handed out.
-            SELECT coalesce(array_agg(k.id ORDER BY k.first) FILTER (WHERE k.id = ANY (chunk_ids)), '{}'),
-                   unknown_chunk + count(*) FILTER (WHERE k.id IS NULL OR NOT k.id = ANY (chunk_ids))
-              INTO known, unknown_chunk
-              FROM (SELECT c.id, min(c.o) AS first FROM (
-                        SELECT o, CASE WHEN e #>> '{}' ~ '^[0-9]{1,18}$' THEN (e #>> '{}')::bigint END AS id
-                          FROM jsonb_array_elements(CASE jsonb_typeof(item -> 'chunks') WHEN 'array' THEN item -> 'chunks'
-                                                         ELSE jsonb_build_array(item -> 'chunks') END) WITH ORDINALITY x (e, o)) c
-                     GROUP BY c.id) k;
-            cited := known;
-        END IF;
-        CONTINUE WHEN cited = '{}';
-        IF seen ? normal THEN
-            repeated := repeated + 1;
-            CONTINUE;
-        END IF;
-        IF cortex._ungrounded(body, coalesce(title, '') || ARRAY(SELECT b FROM unnest(chunk_ids, bodies) x (id, b) WHERE id = ANY (cited))) <> '{}' THEN
-            ungrounded := ungrounded + 1;
-            CONTINUE;
-        END IF;
-        seen := seen || jsonb_build_object(normal, true);
-        admitted := admitted || jsonb_build_object('n', n, 'claim', body, 'chunks', to_jsonb(cited));
-    END LOOP;
-    RETURN jsonb_build_object('admitted', to_jsonb(admitted), 'dropped', jsonb_build_object('blank', blank, 'ungrounded', ungrounded,
-        'unknown_chunk', unknown_chunk, 'too_long', too_long, 'repeated', repeated));
-END
-$$;
-
 -- Stores what a model drew from the chunks of a build, as far as it is grounded in them, and ends the build or
--- queues what is left of it. If the source changed meanwhile, nothing is stored.
-CREATE FUNCTION cortex_build_commit(job_id bigint, claims jsonb, vectors vector[] DEFAULT NULL, usage jsonb DEFAULT '{}', worker text DEFAULT NULL)
+-- queues what is left of it. If the source changed meanwhile, nothing is stored. `of_space` is the embedding space of the
+-- vectors: if the namespace uses another by now, they are left out and the claims embedded again.
+CREATE FUNCTION cortex_build_commit(job_id bigint, claims jsonb, vectors vector[] DEFAULT NULL, usage jsonb DEFAULT '{}', worker text DEFAULT NULL,
+                                    of_space integer DEFAULT NULL)
     RETURNS jsonb
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -240,7 +174,7 @@ DECLARE
     sifted jsonb;
     admitted jsonb;
     ids bigint[] := '{}';
-    given constant integer := cardinality(cortex_build_commit.vectors);
+    given integer := cardinality(cortex_build_commit.vectors);
     stored bigint := 0;
     change bigint;
     rest bigint[];
@@ -262,6 +196,9 @@ BEGIN
     -- No other space can be put to use until the commit, or it would miss these claims.
     PERFORM pg_advisory_xact_lock_shared(1668248697, ns);
     SELECT s.* INTO space FROM cortex.namespace n JOIN cortex.space s ON s.id = n.space_id WHERE n.id = ns;
+    IF of_space <> space.id THEN
+        given := 0;
+    END IF;
     IF given > 0 THEN
         IF space.id IS NULL THEN
             RAISE EXCEPTION 'the namespace has no embedding space for vectors' USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -279,8 +216,7 @@ BEGIN
         IF next IS NOT NULL AND cortex._pool_settings(ns) ->> 'build_when' = 'eager' THEN
             INSERT INTO cortex.job (namespace_id, kind, payload, total) VALUES (ns, 'plan', jsonb_build_object('versions', ARRAY[next]), 1);
         END IF;
-        RETURN jsonb_build_object('admitted', 0, 'dropped', jsonb_build_object('blank', 0, 'ungrounded', 0, 'unknown_chunk', 0,
-            'too_long', 0, 'repeated', 0), 'stale', true, 'unit_id', NULL);
+        RETURN jsonb_build_object('admitted', 0, 'dropped', cortex._sift_claims('[]', '{}', '{}', NULL, '{}') -> 'dropped', 'stale', true, 'unit_id', NULL);
     END IF;
 
     SELECT u.id INTO unit FROM cortex.unit u WHERE u.version_id = version AND u.purpose = 'model' AND u.evicted_by IS NULL;
@@ -328,12 +264,12 @@ BEGIN
         jsonb_build_object('builds', 1, 'claims_admitted', cardinality(ids),
             'dropped_blank', sifted -> 'dropped' -> 'blank', 'dropped_ungrounded', sifted -> 'dropped' -> 'ungrounded',
             'dropped_unknown_chunk', sifted -> 'dropped' -> 'unknown_chunk', 'dropped_too_long', sifted -> 'dropped' -> 'too_long',
-            'dropped_repeated', sifted -> 'dropped' -> 'repeated'));
+            'dropped_repeated', sifted -> 'dropped' -> 'repeated', 'dropped_no_room', sifted -> 'dropped' -> 'no_room'));
     RETURN jsonb_build_object('admitted', cardinality(ids), 'dropped', sifted -> 'dropped', 'stale', false, 'unit_id', unit);
 END
 $$;
 
--- Gives a build back: 'ready', to be taken again after a while, or 'dead' after eight attempts.
+-- Gives a build back: 'ready', to be taken again after 30 seconds that double up to an hour, or 'dead' after eight attempts.
 CREATE FUNCTION cortex_build_fail(job_id bigint, reason text, usage jsonb DEFAULT '{}', worker text DEFAULT NULL) RETURNS text
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -344,6 +280,8 @@ DECLARE
 BEGIN
     PERFORM cortex._build_usage(held.namespace_id, usage);
     state := cortex._job_failed(held.id, coalesce(reason, 'no reason given'), 8);
+    -- A model that failed is asked again later than a worker whose lease ran out.
+    UPDATE cortex.job j SET run_after = clock_timestamp() + interval '1 second' * cortex._build_backoff(held.attempts) WHERE j.id = held.id;
     PERFORM cortex._report(held.namespace_id, 'build_failed', jsonb_build_object('job_id', held.id, 'source_id', held.payload -> 'source',
         'attempts', held.attempts, 'state', state), '{"builds_failed": 1}');
     RETURN state;

@@ -26,7 +26,7 @@ pub const CLAIM_MAX_CHARS: usize = 2_000;
 /// Why a claim is refused before its chunks are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// There is no text: null, not a text, or blank.
+    /// There is no text: null, not a text, or without a letter or digit.
     #[error("claim has no text")]
     Blank,
     /// The text is too long.
@@ -37,10 +37,8 @@ pub enum Refusal {
 /// The text of a claim to admit, trimmed. `None` stands for null and for anything that is not a text.
 pub fn admissible(claim: Option<&str>) -> Result<&str, Refusal> {
     let text = claim.map(str::trim).unwrap_or_default();
-    let visible = text
-        .chars()
-        .any(|ch| !ch.is_whitespace() && !ch.is_control());
-    if !visible {
+    // Neither blanks nor marks, seen or unseen, say anything.
+    if !text.chars().any(char::is_alphanumeric) {
         return Err(Refusal::Blank);
     }
     if text.chars().nth(CLAIM_MAX_CHARS).is_some() {

@@ -1,25 +1,55 @@
 //! Claims that a model made: the checks and the storage behind `cortex_build_commit`.
 
 use cortex_core::hash::Target;
-use cortex_core::{analyzer, ground, nearest};
+use cortex_core::nearest;
+use cortex_core::pool::{backoff, sift};
 use pgrx::JsonB;
 use pgrx::prelude::*;
 use serde::Deserialize;
+use serde_json::Value;
 
+use crate::ask::JsonText;
 use crate::chunk::{Title, Words, insert_postings, leaf, new_ids};
 use crate::db;
 use crate::error::{Fault, Outcome, given};
 use crate::put;
 use crate::sources::change_id;
 
-/// The numbers and names of a claim that none of the chunks holds.
+/// Which claims of a model are taken in, and how many are left out why; see [`cortex_core::pool::sift`].
 #[pg_extern(sql = r#"
-CREATE FUNCTION cortex._ungrounded(claim text, chunks text[]) RETURNS text[]
+CREATE FUNCTION cortex._sift_claims(claims jsonb, chunk_ids bigint[], bodies text[], title text, held text[]) RETURNS jsonb
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
+"#)]
+fn sift_claims(
+    claims: Option<JsonText>,
+    chunk_ids: Option<Vec<Option<i64>>>,
+    bodies: Option<Vec<Option<String>>>,
+    title: Option<&str>,
+    held: Option<Vec<Option<String>>>,
+) -> Outcome<JsonB> {
+    let claims: Vec<Value> = serde_json::from_str(&given(claims, "claims")?.0)
+        .map_err(|error| Fault::argument(format!("claims cannot be read: {error}")))?;
+    let ids = chunk_ids.unwrap_or_default();
+    let bodies = bodies.unwrap_or_default();
+    let chunks: Vec<(i64, &str)> = ids
+        .into_iter()
+        .zip(&bodies)
+        .filter_map(|(id, body)| Some((id?, body.as_deref()?)))
+        .collect();
+    let held = held.unwrap_or_default();
+    let held: Vec<&str> = held.iter().flatten().map(String::as_str).collect();
+    let sifted = serde_json::to_value(sift::sift(&claims, &chunks, title, &held));
+    let sifted = sifted.map_err(|error| Fault::internal(format!("sifted claims: {error}")))?;
+    Ok(JsonB(sifted))
+}
+
+/// Seconds that a build waits after so many failures in a row.
+#[pg_extern(sql = r#"
+CREATE FUNCTION cortex._build_backoff(failures integer) RETURNS integer
     LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
 "#)]
-fn ungrounded(claim: &str, chunks: Vec<Option<String>>) -> Vec<String> {
-    let chunks: Vec<&str> = chunks.iter().flatten().map(String::as_str).collect();
-    ground::missing(claim, &chunks)
+fn build_backoff(failures: i32) -> i32 {
+    backoff::seconds(failures.max(0).unsigned_abs()) as i32
 }
 
 /// The known word nearest to a mistyped one.
@@ -30,15 +60,6 @@ CREATE FUNCTION cortex._nearest(word text, known text[]) RETURNS text
 fn nearest_word(word: &str, known: Vec<Option<String>>) -> Option<String> {
     let known: Vec<&str> = known.iter().flatten().map(String::as_str).collect();
     nearest::nearest(word, &known).map(str::to_owned)
-}
-
-/// The form under which two claims say the same in the same words.
-#[pg_extern(sql = r#"
-CREATE FUNCTION cortex._normal_text(body text) RETURNS text
-    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
-"#)]
-fn normal_text(body: &str) -> String {
-    analyzer::normalise(body)
 }
 
 /// A claim to store, with the chunks of the version that it was drawn from.

@@ -76,7 +76,9 @@ pgrx::extension_sql_file!(
         sources::make_key,
         sources::change_of,
         chunk::embedding_text,
-        vector::vector_fits
+        vector::vector_fits,
+        vector::pack,
+        vector::pack_capacity
     ]
 );
 pgrx::extension_sql_file!(
@@ -92,7 +94,7 @@ pgrx::extension_sql_file!(
 pgrx::extension_sql_file!(
     "../../sql/55_pool.sql",
     name = "pool",
-    requires = ["tables", "space", build::nearest_word, build::normal_text]
+    requires = ["tables", "space", build::nearest_word]
 );
 pgrx::extension_sql_file!(
     "../../sql/56_event.sql",
@@ -107,7 +109,12 @@ pgrx::extension_sql_file!(
 pgrx::extension_sql_file!(
     "../../sql/58_build.sql",
     name = "build",
-    requires = ["want", build::ungrounded, vector::vector_fits]
+    requires = [
+        "want",
+        build::sift_claims,
+        build::build_backoff,
+        vector::vector_fits
+    ]
 );
 pgrx::extension_sql_file!(
     "../../sql/59_gate.sql",

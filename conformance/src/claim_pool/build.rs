@@ -6,6 +6,7 @@ use cortex_core::ground;
 use cortex_core::pool::backoff;
 use cortex_core::pool::candidates::{SIMILAR_COSINE, cosine};
 use cortex_core::pool::merge::{self, Place};
+use cortex_core::pool::sift;
 use serde_json::{Map, Value, json};
 
 use super::case::{Chunk, SourceSpan};
@@ -331,14 +332,7 @@ impl Host<'_> {
 /// The text of a claim that Cortex admits. Whether it is grounded is not asked: the recorded models write
 /// claims that are not in their chunks.
 pub fn admitted_text(claim: &Value) -> Option<&str> {
-    let text = match claim {
-        Value::Object(fields) => {
-            let field = |name| fields.get(name).and_then(Value::as_str);
-            field("claim").or_else(|| field("text"))
-        }
-        other => other.as_str(),
-    };
-    ground::admissible(text).ok()
+    ground::admissible(sift::text_of(claim)).ok()
 }
 
 fn span(chunk: &Chunk) -> SourceSpan {

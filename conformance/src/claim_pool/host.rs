@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use cortex_core::pool::gate;
-use cortex_core::pool::recognise;
 use serde_json::{Map, Value, json};
 
 use super::case::{Case, Chunk, Op, Retriever, Synthesizer};
@@ -388,7 +387,7 @@ impl<'a> Host<'a> {
             .iter()
             .filter(|chunk| chunk.artifact_id == artifact);
         let chunks: Vec<&str> = chunks.map(|chunk| chunk.text.as_str()).collect();
-        !text.is_some_and(|text| recognise::consists_of(text, &chunks))
+        !text.is_some_and(|text| consists_of(text, &chunks))
     }
 
     /// The sample of units whose questions are the probes of the noise ceiling, as positions.
@@ -420,4 +419,31 @@ fn spread(id: &str) -> u64 {
     let hash = blake3::hash(id.as_bytes());
     let (first, _) = hash.as_bytes().as_chunks::<8>();
     u64::from_le_bytes(first[0])
+}
+
+/// Whether `text` is exactly the given chunks in order, with nothing but white space around them: how a whole
+/// document is recognised where only its chunks are known and not how it was cut. `false` without chunks.
+fn consists_of(text: &str, chunks: &[&str]) -> bool {
+    let mut rest = text.trim_start();
+    for chunk in chunks {
+        match rest.strip_prefix(chunk.trim()) {
+            Some(after) => rest = after.trim_start(),
+            None => return false,
+        }
+    }
+    !chunks.is_empty() && rest.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::consists_of;
+
+    #[test]
+    fn a_document_is_its_chunks_and_nothing_else() {
+        assert!(consists_of(" one\n\ntwo ", &["one", "two"]));
+        assert!(!consists_of("one two three", &["one", "two"]));
+        assert!(!consists_of("two one", &["one", "two"]));
+        assert!(!consists_of("one", &["one", "two"]));
+        assert!(!consists_of("", &[]));
+    }
 }

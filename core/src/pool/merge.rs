@@ -5,7 +5,6 @@
 //! source takes claims away, and then only those whose chunks are gone.
 
 use std::collections::HashSet;
-use std::hash::Hash;
 
 /// Most claims that a unit holds; what a build brings beyond it is left out and counted.
 pub const CLAIMS_MAX: usize = 2_000;
@@ -66,15 +65,6 @@ pub fn merge<T: AsRef<str>, U: AsRef<str>>(
     merged
 }
 
-/// Which claims survive a change of their source: those that cite at least one chunk, all of which occur in
-/// the new version.
-pub fn surviving<H: Eq + Hash>(citations: &[Vec<H>], chunks_now: &HashSet<H>) -> Vec<bool> {
-    citations
-        .iter()
-        .map(|cited| !cited.is_empty() && cited.iter().all(|chunk| chunks_now.contains(chunk)))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,13 +90,6 @@ mod tests {
         let many: Vec<String> = (0..BUILT_MAX + 3).map(|n| n.to_string()).collect();
         let merged = merge(&[""; 0], &many, |_, _| false);
         assert_eq!((merged.admitted.len(), merged.no_room), (BUILT_MAX, 3));
-    }
-
-    #[test]
-    fn only_claims_of_lost_chunks_go() {
-        let citations = [vec![1], vec![2], vec![1, 2], vec![]];
-        let now = HashSet::from([1, 3]);
-        assert_eq!(surviving(&citations, &now), [true, false, false, false]);
     }
 
     proptest! {

@@ -8,8 +8,7 @@
 //! and the reader gets a share of raw text meanwhile ([`floor`]).
 //!
 //! A build adds to what is held of a source ([`merge`]) after its claims were checked against the chunks
-//! they cite ([`crate::ground`]); text that came back unchanged is recognised ([`recognise`]), and a build that
-//! fails waits before it is tried again ([`backoff`]).
+//! they cite ([`sift`], [`crate::ground`]), and a build that fails waits before it is tried again ([`backoff`]).
 //!
 //! # Numbers
 //!
@@ -29,9 +28,9 @@ pub mod gate;
 pub mod header;
 pub mod merge;
 pub mod pack;
-pub mod recognise;
 pub mod rerank;
 pub mod reuse;
+pub mod sift;
 
 /// The cosine that an inner product of two quantised vectors stands for; beyond 1 by rounding at most.
 pub fn similarity(dot: i64) -> f64 {

@@ -519,3 +519,36 @@ fn the_seal_counts_what_is_there() {
         assert_eq!(additions, 0, "seed {seed}");
     }
 }
+
+#[test]
+fn vectors_of_a_space_that_is_no_longer_used_are_left_out() {
+    let (_database, mut client) = parts();
+    use_space(&mut client, "m", 4);
+    embed(&mut client);
+    let other: i32 = one(
+        &mut client,
+        "SELECT cortex_space_register('other', '1', 'd', 4)",
+    );
+    let stored = "SELECT count(*) FROM cortex.emb_1 e JOIN cortex.claim c ON c.id = e.item_id \
+                    JOIN cortex.unit u ON u.id = c.unit_id WHERE u.purpose = 'model'";
+    let mut have = 0;
+    for (claim, space, vectors_kept) in [("Part 1 is red.", other, 0), ("Part 2 is blue.", 1, 1)] {
+        client
+            .batch_execute("SELECT cortex_pool_purge('default')")
+            .unwrap();
+        want(&mut client, "parts", &[]);
+        let taken = take(&mut client, "w", "60 seconds").unwrap();
+        let more = format!(", vectors => ARRAY['[1,0,0,0]']::vector[], of_space => {space}");
+        let answer = commit(&mut client, taken.job, "w", &json!([claim]), &more);
+        assert_eq!(answer["admitted"], 1, "{answer}");
+        have += vectors_kept;
+        assert_eq!(one::<i64>(&mut client, stored), have, "of space {space}");
+        let jobs: i64 = one(
+            &mut client,
+            "SELECT count(*) FROM cortex.job WHERE kind = 'embed'",
+        );
+        assert_eq!(jobs, 1 - vectors_kept, "of space {space}");
+        embed(&mut client);
+        have += 1 - vectors_kept;
+    }
+}

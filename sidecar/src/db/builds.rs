@@ -14,7 +14,7 @@ const TAKE: &str = "
 SELECT t.job_id, t.namespace::text, t.artifact_id, t.title, t.origin, t.dated, t.class, t.chunks::text, t.settings::text
   FROM {cortex}.cortex_build_take($1, $2, $3) t";
 const COMMIT: &str = "
-SELECT {cortex}.cortex_build_commit($1, $2::text::jsonb, $3::text[]::{vector}.vector[], $4::text::jsonb, $5)::text";
+SELECT {cortex}.cortex_build_commit($1, $2::text::jsonb, $3::text[]::{vector}.vector[], $4::text::jsonb, $5, $6)::text";
 const FAIL: &str = "SELECT {cortex}.cortex_build_fail($1, $2, $3::text::jsonb, $4)";
 const MODELLESS: &str = "
 SELECT n.namespace::text FROM cortex.namespaces n
@@ -77,7 +77,7 @@ impl Db {
         }))
     }
 
-    /// Hands in claims, as JSON. Returns what the database did with them.
+    /// Hands in claims, as JSON, with their vectors and the space these belong to. Returns what the database did with them.
     ///
     /// # Errors
     /// As [`Db::rows`]; 55000 if the worker no longer holds the job.
@@ -86,12 +86,13 @@ impl Db {
         job: i64,
         worker: &str,
         claims: String,
-        vectors: Option<Vec<Vec<f32>>>,
+        vectors: Option<(i32, Vec<Vec<f32>>)>,
         usage: String,
     ) -> Outcome<Value> {
         let worker = worker.to_owned();
+        let space = vectors.as_ref().map(|(space, _)| *space);
         let vectors: Option<Vec<String>> =
-            vectors.map(|vectors| vectors.iter().map(|vector| vector_text(vector)).collect());
+            vectors.map(|(_, vectors)| vectors.iter().map(|vector| vector_text(vector)).collect());
         let answer: String = self
             .value(Access::Job, COMMIT, |statement| {
                 statement
@@ -100,6 +101,7 @@ impl Db {
                     .bind(vectors)
                     .bind(usage)
                     .bind(worker)
+                    .bind(space)
             })
             .await?;
         parse("cortex_build_commit", &answer)

@@ -170,7 +170,7 @@ async fn commit(
     worker: &Worker,
     job: &BuildJob,
     built: Built,
-    vectors: Option<Vec<Vec<f32>>>,
+    vectors: Option<(i32, Vec<Vec<f32>>)>,
 ) -> End {
     let Built { claims, usage } = built;
     let (claims, counts) = match (
@@ -225,21 +225,21 @@ async fn commit(
     }
 }
 
-/// One vector for each claim, where this worker's space is the namespace's. Otherwise none: the embed jobs
+/// One vector for each claim and their space, where this worker's is the namespace's. Otherwise none: the embed jobs
 /// of another worker bring them.
 async fn vectors(
     worker: &Worker,
     job: &BuildJob,
     claims: &[Claim],
-) -> Outcome<Option<Vec<Vec<f32>>>> {
+) -> Outcome<Option<(i32, Vec<Vec<f32>>)>> {
     let Ok(space) = worker.encoder.space() else {
         return Ok(None);
     };
     if claims.is_empty() {
         return Ok(None);
     }
-    let wanted = worker.db.space_of(&job.namespace).await?;
-    if wanted.is_none() || wanted != Some(worker.db.register_space(space).await?) {
+    let ours = worker.db.register_space(space).await?;
+    if worker.db.space_of(&job.namespace).await? != Some(ours) {
         return Ok(None);
     }
     let title = job.source.title.as_deref();
@@ -250,7 +250,7 @@ async fn vectors(
             extract::embedding_text(title, &body)
         })
         .collect();
-    embed(worker, &texts).await
+    Ok(embed(worker, &texts).await?.map(|vectors| (ours, vectors)))
 }
 
 /// Each text is embedded once, however often a model repeated it. None if one cannot be.
