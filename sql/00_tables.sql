@@ -37,6 +37,7 @@ CREATE TABLE cortex.space (
     prefix text NOT NULL DEFAULT '',
     coverage_floor float8 NOT NULL DEFAULT 0.40,  -- cosine below which a claim covers no question; cortex_space_calibrate
     index_recall float8,                     -- reads whose nearest the index found, as measured; NULL: not measured
+    index_ef integer,                        -- with this hnsw.ef_search
     index_items bigint,                      -- vectors in the space when it was measured
     created_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
     CONSTRAINT space_pkey PRIMARY KEY (id),

@@ -15,7 +15,7 @@ use crate::db;
 use crate::error::{Fault, Outcome, given};
 use crate::kept::{self, Access};
 use crate::lookup;
-use crate::rights::{self, Owner};
+use crate::rights::{self, Namespace, Owner};
 use crate::vector::{self, VectorRef};
 
 /// Most candidates that an approximate index nominates; beyond, the scope is scanned.
@@ -26,6 +26,8 @@ const FEW_NOMINEES: usize = 2_000;
 const LEAST_RECALL: f64 = 0.995;
 /// A scope that is less of its space than this is scanned: the index would mostly find what lies outside.
 const LEAST_SHARE: f64 = 0.1;
+/// Values of `hnsw.ef_search` that are measured: the first that finds enough is used.
+const EFS: [u32; 4] = [100, 200, 400, 800];
 /// How many of the nearest the index must find when it is measured.
 const TOP: usize = 40;
 /// Stored vectors that stand for questions when the index is measured.
@@ -46,30 +48,33 @@ impl Scope<'_> {
             && self.question.depth <= MAX_NOMINEES
             && matches!(self.question.when, When::Now);
         if large
-            && self.index_finds(query, stats)?
-            && let Some(nominated) = self.nominate(query)?
+            && let Some(ef) = self.index_finds(query, stats)?
+            && let Some(nominated) = self.nominate(query, ef)?
         {
             return Ok(nominated);
         }
         self.exact(query, stats)
     }
 
-    /// Whether the space's index finds the nearest as measured, and this scope is enough of the space for it.
-    fn index_finds(&self, query: &QueryVector, stats: &Stats) -> Result<bool, Fault> {
-        let sql = "SELECT coalesce(s.index_recall, 0), greatest(c.reltuples, 0)::float8 FROM cortex.space s \
+    /// The `hnsw.ef_search` with which the space's index was measured to find the nearest; `None` where it does not, or
+    /// this scope is too little of the space for it.
+    fn index_finds(&self, query: &QueryVector, stats: &Stats) -> Result<Option<u32>, Fault> {
+        let sql = "SELECT coalesce(s.index_recall, 0), coalesce(s.index_ef, 0), greatest(c.reltuples, 0)::float8 FROM cortex.space s \
                      LEFT JOIN pg_catalog.pg_class c ON c.oid = pg_catalog.to_regclass('cortex.emb_' || s.id) WHERE s.id = $1";
         let found = kept::read_one(Access::Index, sql, &[query.space.into()], |row| {
-            Ok((row.must::<f64>(1)?, row.get::<f64>(2).unwrap_or(0.0)))
+            let rows = row.get::<f64>(3).unwrap_or(0.0);
+            Ok((row.must::<f64>(1)?, row.must::<i32>(2)?, rows))
         })?;
-        let Some((recall, rows)) = found else {
-            return Ok(false);
+        let Some((recall, ef, rows)) = found else {
+            return Ok(None);
         };
         let share = if rows > 0.0 {
             stats.items as f64 / rows
         } else {
             1.0
         };
-        Ok(recall >= LEAST_RECALL && share > LEAST_SHARE)
+        let finds = recall >= LEAST_RECALL && share > LEAST_SHARE;
+        Ok(finds.then_some(ef.max(0).unsigned_abs()))
     }
 
     /// The nearest items of the whole scope. One-byte copies nominate all that can be among them, visible or not;
@@ -159,8 +164,8 @@ impl Scope<'_> {
     }
 
     /// The nearest items by the space's HNSW index; `None` where it cannot fill the scope: a filter never loses rows.
-    fn nominate(&self, query: &QueryVector) -> Result<Option<VectorArm>, Fault> {
-        let nominated = self.by_index(query)?;
+    fn nominate(&self, query: &QueryVector, ef: u32) -> Result<Option<VectorArm>, Fault> {
+        let nominated = self.by_index(query, ef)?;
         if nominated.len() < self.question.depth as usize {
             return Ok(None);
         }
@@ -180,7 +185,7 @@ impl Scope<'_> {
 
     /// What the index gives, in its order, with scores. Freshness and namespace lie inside the iterative scan; a
     /// tie-break in ORDER BY, a missing cast or a parameter in the index predicate would lose the index.
-    fn by_index(&self, query: &QueryVector) -> Result<Vec<(i64, Option<i64>)>, Fault> {
+    fn by_index(&self, query: &QueryVector, ef: u32) -> Result<Vec<(i64, Option<i64>)>, Fault> {
         let Some((schema, dims)) = kept::read_one(
             Access::Index,
             "SELECT pg_catalog.quote_ident(n.nspname), s.dims FROM cortex.space s, pg_catalog.pg_extension e \
@@ -196,7 +201,10 @@ impl Scope<'_> {
         };
         let depth = self.question.depth;
         rights::set_local("hnsw.iterative_scan", "relaxed_order")?;
-        rights::set_local("hnsw.ef_search", &(6 * depth).clamp(100, 1_000).to_string())?;
+        rights::set_local(
+            "hnsw.ef_search",
+            &ef.max(depth).min(MAX_NOMINEES).to_string(),
+        )?;
         rights::set_local("enable_sort", "off")?;
         let components: Vec<f32> = query.components.iter().map(|&c| f32::from(c)).collect();
         let (join, visible) = self.visible("e");
@@ -228,41 +236,64 @@ fn cortex_index_measure(namespace: Option<&str>) -> Outcome<JsonB> {
     let Some(space) = namespace.space else {
         return Ok(JsonB(json!({"space": null, "probes": 0, "recall": null})));
     };
-    let (mut probes, mut found) = (0, 0);
+    let mut probes: Vec<(Target, QueryVector)> = Vec::new();
     for target in [Target::Claim, Target::Chunk] {
-        for components in stored_probes(space, namespace.id, target)? {
-            let query = QueryVector { space, components };
-            let question = Question {
-                namespace: &namespace,
-                target,
-                query: "",
-                lexical: false,
-                vector: None,
-                when: When::Now,
-                barred: &[],
-                depth: NEAR_DEPTH,
-                nominees: None,
-            };
-            let scope = Scope::load(&question)?;
-            let stats = scope.stats()?;
-            let top = |arm: VectorArm| -> Vec<i64> {
-                arm.ranked.iter().take(TOP).map(|(item, _)| *item).collect()
-            };
-            let exact = top(scope.exact(&query, &stats)?);
-            let by_index = scope.nominate(&query)?.map(top);
-            probes += 1;
-            found += usize::from(by_index.is_some_and(|by_index| by_index == exact));
+        let stored = stored_probes(space, namespace.id, target)?;
+        probes.extend(
+            stored
+                .into_iter()
+                .map(|components| (target, QueryVector { space, components })),
+        );
+    }
+    let mut measured = None;
+    for ef in EFS {
+        let mut found = 0;
+        for (target, query) in &probes {
+            found += usize::from(index_finds_all(&namespace, *target, query, ef)?);
+        }
+        let recall = (!probes.is_empty()).then(|| found as f64 / probes.len() as f64);
+        measured = recall.map(|recall| (recall, ef));
+        if recall.is_none_or(|recall| recall >= LEAST_RECALL) {
+            break;
         }
     }
-    let recall = (probes > 0).then(|| found as f64 / probes as f64);
+    let (recall, ef) = measured.unzip();
     db::execute(
-        "UPDATE cortex.space s SET index_recall = $2, index_items = cortex._space_items(s.id, s.dims) WHERE s.id = $1",
-        &[space.into(), recall.into()],
+        "UPDATE cortex.space s SET index_recall = $2, index_ef = $3, index_items = cortex._space_items(s.id, s.dims) WHERE s.id = $1",
+        &[space.into(), recall.into(), ef.map(u32::cast_signed).into()],
     )?;
-    let used = recall.is_some_and(|recall| recall >= LEAST_RECALL);
+    let good = recall.is_some_and(|recall| recall >= LEAST_RECALL);
     Ok(JsonB(
-        json!({"space": space, "probes": probes, "recall": recall, "asked_above": namespace.exact_items, "good": used}),
+        json!({"space": space, "probes": probes.len(), "recall": recall, "ef_search": ef, "asked_above": namespace.exact_items, "good": good}),
     ))
+}
+
+/// Whether the index gives exactly the nearest [`TOP`] that a scan gives.
+fn index_finds_all(
+    namespace: &Namespace,
+    target: Target,
+    query: &QueryVector,
+    ef: u32,
+) -> Result<bool, Fault> {
+    let question = Question {
+        namespace,
+        target,
+        query: "",
+        lexical: false,
+        vector: None,
+        when: When::Now,
+        barred: &[],
+        depth: NEAR_DEPTH,
+        nominees: None,
+    };
+    let scope = Scope::load(&question)?;
+    let top = |arm: VectorArm| -> Vec<i64> {
+        arm.ranked.iter().take(TOP).map(|(item, _)| *item).collect()
+    };
+    let exact = top(scope.exact(query, &scope.stats()?)?);
+    Ok(scope
+        .nominate(query, ef)?
+        .is_some_and(|arm| top(arm) == exact))
 }
 
 /// Up to [`PROBES`] vectors of a kind of item, evenly by id, quantised as questions are.

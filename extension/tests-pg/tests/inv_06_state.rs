@@ -600,7 +600,7 @@ fn inv_06_an_approximate_nominator_replays_from_its_nominees() {
         .batch_execute(&format!(
             "ANALYZE cortex.emb_{space}; SELECT cortex_seal(); \
              SELECT cortex_pool_set('default', jsonb_build_object('exact_items', 1000)); \
-             UPDATE cortex.space SET index_recall = 1"
+             UPDATE cortex.space SET index_recall = 1, index_ef = 400"
         ))
         .unwrap();
     let mut traces = Vec::new();

@@ -158,7 +158,10 @@ fn an_index_is_asked_if_it_finds_the_nearest(client: &mut Client) {
     assert_eq!(measured["good"], recall >= 0.995);
     for (recall, asked) in [(0.994, "exact"), (0.995, "approximate")] {
         client
-            .execute("UPDATE cortex.space SET index_recall = $1", &[&recall])
+            .execute(
+                "UPDATE cortex.space SET index_recall = $1, index_ef = 400",
+                &[&recall],
+            )
             .unwrap();
         assert_eq!(nominator(client), asked, "with a recall of {recall}");
     }
