@@ -17,9 +17,10 @@ _SETTLED = "SELECT count(*) FROM cortex.job"
 class Pool:
     """The claims of `given` in namespace default, vectors stored, indexes built, all sealed."""
 
-    def __init__(self, database: Database, given: data.Data, report: Report, reuse: bool = False) -> None:
+    def __init__(self, database: Database, given: data.Data, report: Report, reuse: bool = False, indexed: bool = True) -> None:
         self._database = database
         self._given = given
+        self._indexed = indexed
         self.claims = len(given.claims)
         self.questions = len(given.questions)
         if reuse:
@@ -58,11 +59,16 @@ class Pool:
             for name in session.rows(f"SELECT indexname {where}"):
                 session.rows(f"DROP INDEX cortex.{name}")
             session.rows(f"CALL embed_all({self.claims})")
-            report.say("building the indexes")
-            session.rows("SET maintenance_work_mem = '3GB'")
-            for index in indexes:
-                session.rows(index)
+            if self._indexed:
+                report.say("building the indexes")
+                session.rows("SET maintenance_work_mem = '3GB'")
+                for index in indexes:
+                    session.rows(index)
         database.run("SELECT cortex_work(1000000)")
+        if self._indexed:
+            database.run("ANALYZE")
+            measured = database.run("SELECT cortex_index_measure('default')")[0]
+            report.say(f"the index as measured: {measured}")
         if database.run(_SETTLED) != ["0"]:
             raise harness.BenchError("work is left after loading")
         database.settle()

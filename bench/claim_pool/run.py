@@ -153,7 +153,7 @@ def run(server: Server, options: argparse.Namespace, report: Report) -> None:
         with tempfile.TemporaryDirectory(prefix="claim-pool-") as name, database_of(server, options) as database:
             folder = Path(name)
             given.write(folder)
-            loaded = pool.Pool(database, given, report, options.reuse)
+            loaded = pool.Pool(database, given, report, options.reuse, not options.without_index)
             report.say("starting the peer" if claims <= options.peer_up_to else "no peer at this size")
             with peer_of(folder, claims <= options.peer_up_to) as peer:
                 medians[claims] = measure(loaded, peer, Lines(report, claims), options, report, folder)
@@ -266,6 +266,7 @@ def options(parser: argparse.ArgumentParser) -> None:
                         metavar="N,N", help="claims, by default 1000,10000,100000; multiples of ten, at least 1000")
     parser.add_argument("--peer-up-to", type=int, default=100_000, metavar="N", help="no peer above so many claims")
     parser.add_argument("--reuse", action="store_true", help="measure the database that a run of the same single size kept (--keep)")
+    parser.add_argument("--without-index", action="store_true", help="build no HNSW index: every read scans the one-byte copies")
     parser.add_argument("--clustered", action="store_true", help="a hundred claims around each centre, instead of random")
     parser.add_argument("--questions", type=int, default=405, metavar="N", help="different questions (default 405, five to warm up)")
     parser.add_argument("--peer-rounds", type=int, default=60, metavar="N", help="reads of the peer")
