@@ -10,6 +10,7 @@ fn claim<'a>(group: u8, header: Option<&'a str>, text: &'a str) -> Claim<'a, u8>
         group,
         header,
         text,
+        place: None,
     }
 }
 
@@ -53,6 +54,7 @@ fn the_floor_has_at_least_one_chunk_cut_if_need_be() {
     let chunks = [Chunk {
         source: "file:a",
         text: &long,
+        place: None,
     }];
     let claims = [claim(1, None, &long), claim(1, None, &long)];
     let served = floor::serve(&claims, &chunks, 100, RESERVED_SHARE, &Estimate);
@@ -78,7 +80,11 @@ fn each_side_gets_what_the_other_does_not_need() {
         .collect();
     let chunks: Vec<Chunk> = texts
         .iter()
-        .map(|text| Chunk { source: "s", text })
+        .map(|text| Chunk {
+            source: "s",
+            text,
+            place: None,
+        })
         .collect();
     let few = [claim(1, None, "one claim")];
     let many: Vec<Claim<u8>> = texts.iter().map(|text| claim(1, None, text)).collect();
@@ -95,10 +101,12 @@ fn the_same_chunk_counts_once() {
     let chunk = Chunk {
         source: "s",
         text: "t",
+        place: None,
     };
     let other = Chunk {
         source: "",
         text: "t",
+        place: None,
     };
     let served = floor::serve::<u8>(&[], &[chunk, chunk, other], 100, 0.5, &Estimate);
     let texts: Vec<&str> = served.raw.iter().map(|entry| entry.text.as_str()).collect();
@@ -131,7 +139,7 @@ proptest! {
             .collect();
         let chunks: Vec<Chunk> = chunks
             .iter()
-            .map(|(source, text)| Chunk { source: sources[usize::from(*source)], text })
+            .map(|(source, text)| Chunk { source: sources[usize::from(*source)], text, place: None })
             .collect();
         let less = floor::serve(&claims, &chunks, budget, share, &Estimate);
         let greater = floor::serve(&claims, &chunks, budget + more, share, &Estimate);
@@ -182,7 +190,7 @@ proptest! {
         share in 0.0_f64..0.9
     ) {
         let claims: Vec<Claim<u8>> = claims.iter().map(|(g, text)| claim(*g, None, text)).collect();
-        let chunks: Vec<Chunk> = chunks.iter().map(|(_, text)| Chunk { source: "", text }).collect();
+        let chunks: Vec<Chunk> = chunks.iter().map(|(_, text)| Chunk { source: "", text, place: None }).collect();
         let served = floor::serve(&claims, &chunks, budget, share, &Estimate);
         let mut left = floor::reserve(budget, share);
         let mut seen: Vec<Chunk> = Vec::new();

@@ -308,6 +308,7 @@ impl Host<'_> {
             .map(|chunk| floor::Chunk {
                 source: &chunk.artifact_id,
                 text: &chunk.text,
+                place: None,
             })
             .collect();
         if self.ours_in(Difference::BudgetKept)
@@ -381,6 +382,7 @@ impl Host<'_> {
             group: hit.unit,
             header: Some(header.as_str()),
             text: &self.units[hit.unit].rows[hit.row].text,
+            place: None,
         };
         order.iter().zip(headers).map(claim).collect()
     }

@@ -79,6 +79,19 @@ pub struct Claim<'a, G> {
     pub header: Option<&'a str>,
     /// Text of the claim.
     pub text: &'a str,
+    /// Where it was taken from. Packing does not look at it; [`super::floor`] does.
+    pub place: Option<Place>,
+}
+
+/// A span of one source version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The version.
+    pub version: i64,
+    /// Offset of the first byte in its text.
+    pub start: usize,
+    /// Offset after the last byte.
+    pub end: usize,
 }
 
 /// A packed context.
@@ -109,62 +122,115 @@ pub fn pack<G: Copy + Eq + Hash>(
     budget_tokens: u64,
     meter: &impl Meter,
 ) -> Packed {
-    let mut groups: Vec<Group> = Vec::new();
-    let mut group_of: HashMap<G, usize> = HashMap::new();
-    let mut packed = Packed::default();
+    let mut packing = Packing::new(meter);
     for (at, claim) in claims.iter().enumerate() {
-        let bullet = bullet(claim.text);
-        if bullet.is_empty() {
+        let Some(offer) = packing.offer(claim) else {
             continue;
-        }
-        let known = group_of.get(&claim.group).copied();
-        let header = claim.header.filter(|line| !line.trim().is_empty());
-        let needed = packed.tokens
-            + match known {
-                Some(_) => meter.claim(&bullet, false),
-                None => {
-                    meter.opening(header, groups.is_empty())
-                        + meter.claim(&bullet, header.is_none())
-                }
-            };
-        if needed > budget_tokens {
+        };
+        if offer.tokens > budget_tokens {
+            let mut packed = packing.packed();
             packed.next_needs = Some(NextNeeds {
                 claim: at,
-                budget_tokens: needed,
+                budget_tokens: offer.tokens,
             });
-            break;
+            return packed;
         }
-        let group = known.unwrap_or_else(|| {
-            groups.push(Group::new(header));
-            group_of.insert(claim.group, groups.len() - 1);
+        packing.add(at, claim, &offer);
+    }
+    packing.packed()
+}
+
+/// A context being packed.
+pub(super) struct Packing<'m, G, M> {
+    meter: &'m M,
+    groups: Vec<String>,
+    group_of: HashMap<G, usize>,
+    served: Vec<usize>,
+    tokens: u64,
+}
+
+/// What a claim would add.
+pub(super) struct Offer {
+    bullet: String,
+    /// Size of the whole with it.
+    pub(super) tokens: u64,
+}
+
+impl<'m, G: Copy + Eq + Hash, M: Meter> Packing<'m, G, M> {
+    pub(super) fn new(meter: &'m M) -> Self {
+        Self {
+            meter,
+            groups: Vec::new(),
+            group_of: HashMap::new(),
+            served: Vec::new(),
+            tokens: 0,
+        }
+    }
+
+    /// Size so far.
+    pub(super) fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    /// How many claims are in it.
+    pub(super) fn packed_claims(&self) -> usize {
+        self.served.len()
+    }
+
+    /// The claim added last.
+    pub(super) fn last(&self) -> Option<&usize> {
+        self.served.last()
+    }
+
+    /// What a claim would add; `None` if it has no visible text.
+    pub(super) fn offer(&self, claim: &Claim<'_, G>) -> Option<Offer> {
+        let bullet = bullet(claim.text);
+        if bullet.is_empty() {
+            return None;
+        }
+        let header = header_of(claim);
+        let added = match self.group_of.contains_key(&claim.group) {
+            true => self.meter.claim(&bullet, false),
+            false => {
+                self.meter.opening(header, self.groups.is_empty())
+                    + self.meter.claim(&bullet, header.is_none())
+            }
+        };
+        Some(Offer {
+            bullet,
+            tokens: self.tokens + added,
+        })
+    }
+
+    /// Serves the claim at position `at`.
+    pub(super) fn add(&mut self, at: usize, claim: &Claim<'_, G>, offer: &Offer) {
+        let groups = &mut self.groups;
+        let group = *self.group_of.entry(claim.group).or_insert_with(|| {
+            groups.push(header_of(claim).unwrap_or_default().to_owned());
             groups.len() - 1
         });
-        groups[group].add(&bullet);
-        packed.tokens = needed;
-        packed.served.push(at);
+        let text = &mut groups[group];
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&offer.bullet);
+        self.tokens = offer.tokens;
+        self.served.push(at);
     }
-    let texts: Vec<String> = groups.into_iter().map(|group| group.text).collect();
-    packed.payload = texts.join("\n\n");
-    packed
-}
 
-struct Group {
-    text: String,
-}
-
-impl Group {
-    fn new(header: Option<&str>) -> Self {
-        Self {
-            text: header.unwrap_or_default().to_owned(),
+    /// What is packed so far.
+    pub(super) fn packed(&self) -> Packed {
+        Packed {
+            payload: self.groups.join("\n\n"),
+            tokens: self.tokens,
+            served: self.served.clone(),
+            next_needs: None,
         }
     }
+}
 
-    fn add(&mut self, bullet: &str) {
-        if !self.text.is_empty() {
-            self.text.push('\n');
-        }
-        self.text.push_str(bullet);
-    }
+fn header_of<'a, G>(claim: &Claim<'a, G>) -> Option<&'a str> {
+    claim.header.filter(|line| !line.trim().is_empty())
 }
 
 /// `- ` and the text, later lines indented by two blanks, empty lines and control characters left out;

@@ -14,7 +14,7 @@ use cortex_core::pool::candidates::{self, KEPT_MAX, Quantised, Row};
 use cortex_core::pool::decide::{self, Outcome as Decision};
 use cortex_core::pool::floor::{self, Chunk};
 use cortex_core::pool::header::{self, HeaderParts};
-use cortex_core::pool::pack::{self, Claim, Estimate, Packed};
+use cortex_core::pool::pack::{self, Claim, Estimate, Packed, Place};
 use cortex_core::pool::rerank;
 use cortex_core::receipt::{Arm, MAX_LIST};
 use cortex_core::{analyzer, tokens};
@@ -217,6 +217,7 @@ impl Read {
                         .get(item.artifact_id.as_str())
                         .and_then(|h| h.as_deref()),
                     text: &item.body,
+                    place: place(item),
                 }
             })
             .collect();
@@ -228,6 +229,7 @@ impl Read {
                     .map(|item| Chunk {
                         source: &item.artifact_id,
                         text: &item.body,
+                        place: place(item),
                     })
                     .collect();
                 let served = floor::serve(
@@ -320,13 +322,14 @@ impl Read {
             .iter()
             .filter_map(|entry| {
                 let item = found.items.get(entry.chunk)?;
+                let start = item.start_byte + i32::try_from(entry.start_byte).ok()?;
                 let held = i32::try_from(entry.held_bytes).ok()?;
                 Some(json!({
                     "chunk_id": item.ranked.item,
                     "artifact_id": item.artifact_id,
                     "version_id": item.version_id,
-                    "start_byte": item.start_byte,
-                    "end_byte": item.start_byte + held,
+                    "start_byte": start,
+                    "end_byte": start + held,
                     "cut": entry.held_bytes < item.body.len(),
                     "tokens": entry.tokens,
                 }))
@@ -547,6 +550,15 @@ fn headers<'a>(
         headers.insert(item.artifact_id.as_str(), header::header(&parts));
     }
     Ok((headers, failed))
+}
+
+/// Where an item stands in its source.
+fn place(item: &Item) -> Option<Place> {
+    Some(Place {
+        version: item.version_id,
+        start: usize::try_from(item.start_byte).ok()?,
+        end: usize::try_from(item.end_byte).ok()?,
+    })
 }
 
 fn claim_json(item: &Item) -> Value {
