@@ -416,14 +416,18 @@ BEGIN
     END IF;
     RETURN QUERY EXECUTE format($q$
         SELECT i.id, cortex._embedding_text(d.title, i.body)
-          FROM (SELECT c.id, c.body, c.version_id FROM cortex.chunk c WHERE c.namespace_id = $1 AND c.id BETWEEN $2 AND $3
+          FROM unnest($2::int8multirange) r (ids)
+          CROSS JOIN LATERAL (
+                SELECT c.id, c.body, c.version_id FROM cortex.chunk c
+                 WHERE c.namespace_id = $1 AND c.id >= lower(r.ids) AND c.id < upper(r.ids)
                 UNION ALL
-                SELECT c.id, c.body, c.version_ids[1] FROM cortex.claim c WHERE c.namespace_id = $1 AND c.id BETWEEN $2 AND $3) i
+                SELECT c.id, c.body, c.version_ids[1] FROM cortex.claim c
+                 WHERE c.namespace_id = $1 AND c.id >= lower(r.ids) AND c.id < upper(r.ids)) i
           JOIN cortex.source_version v ON v.id = i.version_id AND v.closed_by IS NULL
           JOIN cortex.document d ON d.version_id = i.version_id
          WHERE NOT EXISTS (SELECT FROM cortex.%I e WHERE e.item_id = i.id)
-         ORDER BY i.id LIMIT $4$q$, 'emb_' || (held.payload ->> 'space')::integer)
-        USING held.namespace_id, (held.payload ->> 'from')::bigint, (held.payload ->> 'to')::bigint, batch;
+         ORDER BY i.id LIMIT $3$q$, 'emb_' || (held.payload ->> 'space')::integer)
+        USING held.namespace_id, cortex._embed_ids(held.payload), batch;
 END
 $$;
 
@@ -456,14 +460,14 @@ BEGIN
             SELECT u.item_id, u.embedding FROM unnest($1, $2) AS u (item_id, embedding)
         ), item AS (
             SELECT c.id, 'k'::"char" AS target, c.version_id FROM cortex.chunk c JOIN given g ON g.item_id = c.id
-             WHERE c.namespace_id = $3 AND c.id BETWEEN $4 AND $5
+             WHERE c.namespace_id = $3 AND c.id <@ $4::int8multirange
             UNION ALL
             SELECT c.id, 'c', c.version_ids[1] FROM cortex.claim c JOIN given g ON g.item_id = c.id
-             WHERE c.namespace_id = $3 AND c.id BETWEEN $4 AND $5
+             WHERE c.namespace_id = $3 AND c.id <@ $4::int8multirange
         ), made AS (
             INSERT INTO cortex.%1$I (item_id, version_id, added_by, namespace_id, target, embedding)
             SELECT item.id, item.version_id, (SELECT cortex._change_id($3)), $3, item.target,
-                   CASE WHEN cortex._vector_fits(given.embedding, $6, item.id) THEN given.embedding END
+                   CASE WHEN cortex._vector_fits(given.embedding, $5, item.id) THEN given.embedding END
               FROM item JOIN given ON given.item_id = item.id
               JOIN cortex.source_version v ON v.id = item.version_id AND v.closed_by IS NULL
             ON CONFLICT ON CONSTRAINT %2$I DO NOTHING
@@ -471,7 +475,7 @@ BEGIN
         )
         SELECT count(*) FROM made$q$, 'emb_' || space.id, format('emb_%s_pkey', space.id))
         INTO stored
-        USING item_ids, embeddings, held.namespace_id, (held.payload ->> 'from')::bigint, (held.payload ->> 'to')::bigint, space.dims;
+        USING item_ids, embeddings, held.namespace_id, cortex._embed_ids(held.payload), space.dims;
     UPDATE cortex.job j SET progress = j.progress + given, lease_until = greatest(j.lease_until, clock_timestamp() + interval '60 seconds')
      WHERE j.id = held.id;
     RETURN jsonb_build_object('stored', stored, 'skipped', given - stored, 'done', false);

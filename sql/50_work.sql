@@ -106,24 +106,65 @@ CREATE FUNCTION cortex_job_take(worker text, kinds text[] DEFAULT NULL, lease in
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
+DECLARE
+    taken cortex.job;
 BEGIN
     IF coalesce(worker, '') = '' THEN
         RAISE EXCEPTION 'a worker needs a name' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     PERFORM cortex._check_lease(lease);
     PERFORM cortex._jobs_expire();
-    RETURN QUERY
     UPDATE cortex.job j
        SET state = 'running', worker = cortex_job_take.worker, lease_until = clock_timestamp() + lease,
            attempts = j.attempts + 1
-      FROM cortex.namespace n
-     WHERE n.id = j.namespace_id
-       AND j.id = (SELECT id FROM cortex.job
+     WHERE j.id = (SELECT id FROM cortex.job
                     WHERE state = 'ready' AND run_after <= clock_timestamp() AND kind NOT IN ('build', 'plan') AND (kinds IS NULL OR kind = ANY (kinds))
                     ORDER BY run_after, id LIMIT 1 FOR UPDATE SKIP LOCKED)
-    RETURNING j.id, j.kind, n.name, j.payload, j.attempts;
+    RETURNING j.* INTO taken;
+    IF taken.id IS NULL THEN
+        RETURN;
+    END IF;
+    IF taken.kind = 'embed' AND taken.attempts = 1 THEN
+        PERFORM cortex._embed_join(taken);
+    END IF;
+    RETURN QUERY SELECT j.id, j.kind, n.name, j.payload, j.attempts
+      FROM cortex.job j JOIN cortex.namespace n ON n.id = j.namespace_id WHERE j.id = taken.id;
 END
 $$;
+
+-- Joins to an embed job just taken those of the same namespace and space that wait as well: each transaction that
+-- stores sources queues one, and a model is quick in batches only. Whoever takes joins, not whoever queues: a
+-- writer that widened a job of others would hold their work back until its own commit. A job that failed before is
+-- left alone, so that what cannot be embedded does not pull others down. `within` lists the item ids of the whole.
+CREATE FUNCTION cortex._embed_join(taken cortex.job) RETURNS void
+    LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    WITH waiting AS MATERIALIZED (
+        SELECT j.id FROM cortex.job j
+         WHERE j.namespace_id = (taken).namespace_id AND j.kind = 'embed' AND j.state = 'ready' AND j.attempts = 0
+           AND j.run_after <= clock_timestamp() AND j.payload -> 'space' = (taken).payload -> 'space'
+         ORDER BY j.id LIMIT 1000 FOR UPDATE SKIP LOCKED
+    ), joined AS (
+        DELETE FROM cortex.job j USING waiting WHERE j.id = waiting.id RETURNING j.payload, j.total
+    ), whole AS (
+        SELECT range_agg(int8range((p.payload ->> 'from')::bigint, (p.payload ->> 'to')::bigint, '[]')) AS ids,
+               sum(p.total) AS total
+          FROM (SELECT * FROM joined UNION ALL SELECT (taken).payload, (taken).total) p
+        HAVING count(*) > 1
+    )
+    UPDATE cortex.job j
+       SET payload = j.payload || jsonb_build_object('from', lower(whole.ids), 'to', upper(whole.ids) - 1, 'within', whole.ids::text),
+           total = whole.total
+      FROM whole WHERE j.id = (taken).id;
+END;
+
+-- The item ids of an embed job.
+CREATE FUNCTION cortex._embed_ids(payload jsonb) RETURNS int8multirange
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT coalesce((payload ->> 'within')::int8multirange,
+                    int8multirange(int8range((payload ->> 'from')::bigint, (payload ->> 'to')::bigint, '[]')));
+END;
 
 -- Running jobs whose lease ran out go back to the queue.
 CREATE FUNCTION cortex._jobs_expire() RETURNS void

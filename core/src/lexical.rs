@@ -204,6 +204,12 @@ impl LengthNorm {
     }
 }
 
+/// What a term weighs that `holding` of `items` items hold: `ln((2N + 2) / (2n + 1))`, the same on every machine.
+pub fn weight(items: u64, holding: u64) -> f64 {
+    // At most 52 bits of it are set, so the division is exact.
+    idf_q32(items.min(MAX_COUNT), holding.min(MAX_COUNT)) as f64 / 4_294_967_296.0
+}
+
 /// `ln((2N + 2) / (2n + 1))` in Q32, with `N` at least `n`.
 fn idf_q32(items: u64, holding: u64) -> u64 {
     let items = items.max(holding);

@@ -88,6 +88,8 @@ pub struct Found {
     pub matched: u64,
     /// Whether an arm had more than `depth` items.
     pub cut: bool,
+    /// How many items hold each term of the query, where the lexical arm ran.
+    pub holding: HashMap<String, u64>,
 }
 
 /// The state of a namespace in the snapshot of the calling query.
@@ -139,8 +141,9 @@ pub fn present(namespace: i32) -> Result<Present, Fault> {
 pub fn search(question: &Question) -> Result<Found, Fault> {
     let scope = Scope::load(question)?;
     let stats = scope.stats()?;
+    let mut holding = HashMap::new();
     let lexical = if question.lexical {
-        scope.lexical(question.query, &stats)?
+        scope.lexical(question.query, &stats, &mut holding)?
     } else {
         Vec::new()
     };
@@ -171,6 +174,7 @@ pub fn search(question: &Question) -> Result<Found, Fault> {
         nominees: arm.nominees,
         matched,
         cut,
+        holding,
     })
 }
 
@@ -313,7 +317,12 @@ impl<'a> Scope<'a> {
         })
     }
 
-    fn lexical(&self, query: &str, stats: &Stats) -> Result<Vec<(i64, i64)>, Fault> {
+    fn lexical(
+        &self,
+        query: &str,
+        stats: &Stats,
+        holding: &mut HashMap<String, u64>,
+    ) -> Result<Vec<(i64, i64)>, Fault> {
         let terms = analyzer::query_terms(query);
         if terms.is_empty() {
             return Ok(Vec::new());
@@ -348,6 +357,11 @@ impl<'a> Scope<'a> {
         for (_, postings) in &mut lists {
             postings.sort_unstable_by_key(|posting| posting.item);
         }
+        holding.extend(
+            lists
+                .iter()
+                .map(|(term, postings)| ((*term).to_owned(), postings.len() as u64)),
+        );
         // Statistics are those of the last seal; what was added since can make a list longer than they say.
         let longest = lists
             .iter()

@@ -66,6 +66,8 @@ pub struct Served {
     pub present: Present,
     /// Candidates that were looked at for `items`.
     pub considered: usize,
+    /// How many items hold each term of the query, where the lexical arm ran.
+    pub holding: HashMap<String, u64>,
     pub receipt: Receipt,
 }
 
@@ -141,6 +143,7 @@ pub fn serve(request: &Request, enough: impl Fn(&[Item]) -> bool) -> Result<Serv
             vector: plan.vector,
             present,
             considered,
+            holding: found.holding,
             receipt,
         });
     }

@@ -64,7 +64,7 @@ fn budget(host: &Host<'_>, order: &[Hit], chunks: &[Chunk], sent: &Sent, broken:
         .map(|chunk| floor::Chunk {
             source: &chunk.artifact_id,
             text: &chunk.text,
-                place: None,
+            place: None,
         })
         .collect();
     let at = |budget| floor::serve(&claims, &raw, budget, RESERVED_SHARE, &QuarterOfCharacters);

@@ -3,7 +3,7 @@
 //! A read ranks all fresh claims of a namespace, collapses the rephrasings of one source
 //! ([`candidates`]), lets an optional reranker change the order ([`rerank`]), and packs what fits under
 //! the headers of the sources ([`header`], [`pack`]). Whether the pool is good enough is decided by the
-//! similarity of the best claim ([`gate`], [`decide`]) or by the question having been asked before
+//! similarity of the best claim ([`gate`], [`decide`]; without vectors [`terms`]) or by the question having been asked before
 //! ([`reuse`]). If it is not, the retrieved chunks say which sources a build would help ([`classify`]),
 //! and the reader gets a share of raw text meanwhile ([`floor`]).
 //!
@@ -31,6 +31,7 @@ pub mod pack;
 pub mod rerank;
 pub mod reuse;
 pub mod sift;
+pub mod terms;
 
 /// The cosine that an inner product of two quantised vectors stands for; beyond 1 by rounding at most.
 pub fn similarity(dot: i64) -> f64 {

@@ -16,6 +16,7 @@ use cortex_core::pool::floor::{self, Chunk};
 use cortex_core::pool::header::{self, HeaderParts};
 use cortex_core::pool::pack::{self, Claim, Estimate, Packed, Place};
 use cortex_core::pool::rerank;
+use cortex_core::pool::terms::Terms;
 use cortex_core::receipt::{Arm, MAX_LIST};
 use cortex_core::{analyzer, tokens};
 use pgrx::JsonB;
@@ -37,7 +38,8 @@ use settings::{Asked, Settings};
 /// before), `build` (what `wanted` names would help: hand it to cortex_build_want) or `escalate` (nothing to build,
 /// and the claims do not cover the question). `coverage` is the similarity of the best claim, `match_score` that of the
 /// first one served; below the floor `needs_retrieval` is true and, under strategy context_first, `raw` text stands
-/// below the claims. `masked` names sources that answered before they changed. `pending` counts work that makes more
+/// below the claims. `masked` names sources that answered before they changed,
+/// with the reason: `changed` (not chunked yet) or, in mode vector, `not embedded`. `pending` counts work that makes more
 /// reachable; `next_needs` is the budget that would serve one claim more. `uncommitted` says that the calling
 /// transaction has changed the namespace; `receipt` is NULL while more changes wait for a number than a state may list.
 /// `details` is for cortex_read_log.
@@ -154,7 +156,10 @@ impl Read {
         };
         let (claims, kept) = ranked_claims(&request, &settings)?;
         let by_vector = claims.arms.contains(&Arm::Vector);
-        let best = coverage::best(&claims.items, query, by_vector);
+        let terms = Terms::new(query, claims.receipt.stats.items, |term| {
+            claims.holding.get(term).copied().unwrap_or(0)
+        });
+        let best = coverage::best(&claims.items, &terms, by_vector);
         let (gate, least) = settings.thresholds(by_vector);
 
         let owner = Owner::enter()?;
@@ -172,8 +177,9 @@ impl Read {
         let masked = stale::masked(
             &owner,
             &claims.namespace,
-            query,
+            &terms,
             claims.vector.as_ref(),
+            claims.arms == [Arm::Vector],
             least,
         )?;
         let pending = pending(claims.namespace.id)?;

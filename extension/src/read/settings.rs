@@ -2,7 +2,7 @@
 
 use cortex_core::pool::decide::Strategy;
 use cortex_core::pool::floor::RESERVED_SHARE;
-use cortex_core::pool::gate;
+use cortex_core::pool::{gate, terms};
 use pgrx::JsonB;
 use serde_json::Value;
 
@@ -16,9 +16,6 @@ const DEFAULT_BUDGET: i64 = 1_000;
 const MAX_BUDGET: i64 = 1_000_000;
 /// Floor of an embedding space that was not calibrated.
 const SPACE_FLOOR: f64 = 0.40;
-/// Without vectors coverage is the share of the question's terms that the best claim holds. Half of them is what a
-/// claim about the matter usually holds; less is chance.
-const TERMS_FLOOR: f64 = 0.5;
 
 /// What the caller said; `None` where it said nothing.
 pub struct Asked<'a> {
@@ -116,14 +113,14 @@ impl Settings {
         })
     }
 
-    /// Gate and floor of coverage: for cosines those of the namespace and its space, for shares of terms our own.
+    /// Gate and floor of coverage: for cosines those of the namespace and its space, for terms the one that was measured.
     pub fn thresholds(&self, by_vector: bool) -> (f64, f64) {
         if by_vector {
             let floor = self.absolute_floor.unwrap_or(self.space_floor);
             let gate = gate::effective(self.absolute_gate, self.space_floor, self.ceiling);
             (gate, floor)
         } else {
-            (TERMS_FLOOR, TERMS_FLOOR)
+            (terms::FLOOR, terms::FLOOR)
         }
     }
 }

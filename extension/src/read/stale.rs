@@ -3,11 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use cortex_core::analyzer;
 use cortex_core::pool;
+use cortex_core::pool::terms::Terms;
 use serde_json::{Value, json};
 
-use super::coverage;
 use crate::db;
 use crate::error::Fault;
 use crate::kept::{self, Access};
@@ -21,12 +20,15 @@ const MAX_NAMED: usize = 8;
 const MAX_SOURCES: i64 = 200;
 /// Most of their claims.
 const MAX_CLAIMS: i64 = 2_000;
+/// Most chunks without a vector that are looked at for changed sources; `pending` counts all of them.
+const MAX_WAITING: i64 = 5_000;
 
 struct Former {
     artifact_id: String,
     binding_id: Option<i32>,
     key: Vec<String>,
     similarity: f64,
+    reason: String,
 }
 
 /// Sources that answered this question before they changed, best first, and bindings on hold. Rows that the caller
@@ -34,12 +36,13 @@ struct Former {
 pub fn masked(
     owner: &Owner,
     namespace: &Namespace,
-    query: &str,
+    terms: &Terms,
     vector: Option<&QueryVector>,
+    by_vector_only: bool,
     least: f64,
 ) -> Result<Value, Fault> {
     let mut named = held(owner, namespace)?;
-    let mut former = former(namespace, query, vector)?;
+    let mut former = former(namespace, terms, vector, by_vector_only)?;
     former.retain(|owner| owner.similarity >= least);
     former.sort_by(|a, b| {
         b.similarity
@@ -53,7 +56,7 @@ pub fn masked(
         if source.may_be_named(owner)? {
             named.push(json!({
                 "artifact_id": source.artifact_id,
-                "reason": "changed",
+                "reason": source.reason,
                 "match_score": source.similarity,
             }));
         }
@@ -94,39 +97,63 @@ fn held(owner: &Owner, namespace: &Namespace) -> Result<Vec<Value>, Fault> {
     )
 }
 
-/// Sources whose current version is not chunked, with the best of the claims of the version before.
+/// Sources whose current version is not chunked, or where only vectors find anything not embedded, with the best of
+/// the claims of the version before.
 fn former(
     namespace: &Namespace,
-    query: &str,
+    terms: &Terms,
     vector: Option<&QueryVector>,
+    by_vector_only: bool,
 ) -> Result<Vec<Former>, Fault> {
+    let space = vector.filter(|_| by_vector_only).map(|query| query.space);
     // Mostly nothing waits, and then there is nothing to look for.
     let waits = kept::read_one(
         Access::Index,
         "SELECT EXISTS (SELECT FROM cortex.change c WHERE c.namespace_id = $1 AND c.seq IS NULL) \
-             OR EXISTS (SELECT FROM cortex.job j WHERE j.namespace_id = $1 AND j.kind = 'chunk')",
-        &[namespace.id.into()],
+             OR EXISTS (SELECT FROM cortex.job j WHERE j.namespace_id = $1 \
+                           AND (j.kind = 'chunk' OR j.kind = 'embed' AND (j.payload ->> 'space')::int4 = $2))",
+        &[namespace.id.into(), space.into()],
         |row| row.must::<bool>(1),
     )?;
     if waits != Some(true) {
         return Ok(Vec::new());
     }
-    let (score, join) = match vector {
+    let (score, join, embedded) = match vector {
         Some(query) => (
             "cortex._vector_score(e.embedding, $4)",
             format!("LEFT JOIN cortex.emb_{} e ON e.item_id = k.id", query.space),
+            // A version that was replaced before it was embedded has nothing to compare.
+            format!(
+                "AND EXISTS (SELECT FROM cortex.emb_{} e WHERE e.version_id = o.id \
+                               AND e.namespace_id = $1 AND e.target = 'c')",
+                query.space
+            ),
         ),
         None => (
             "NULL::int8 + 0 * pg_catalog.octet_length($4)",
             String::new(),
+            String::new(),
         ),
     };
+    let unembedded = space.map_or(String::new(), |space| {
+        format!(
+            "UNION \
+             SELECT v.source_id, 'not embedded' FROM ( \
+                 SELECT DISTINCT i.version_id FROM ( \
+                     SELECT c.version_id FROM cortex.job j JOIN cortex.chunk c \
+                         ON c.id BETWEEN (j.payload ->> 'from')::int8 AND (j.payload ->> 'to')::int8 AND c.namespace_id = $1 \
+                      WHERE j.namespace_id = $1 AND j.kind = 'embed' AND (j.payload ->> 'space')::int4 = {space} \
+                        AND NOT EXISTS (SELECT FROM cortex.emb_{space} e WHERE e.item_id = c.id) LIMIT {MAX_WAITING}) i) w \
+               JOIN cortex.source_version v ON v.id = w.version_id AND v.closed_by IS NULL \
+              WHERE EXISTS (SELECT FROM cortex.source_version o WHERE o.source_id = v.source_id AND o.closed_by IS NOT NULL)"
+        )
+    });
     let components = vector.map_or(Vec::new(), |query| {
         cortex_core::vector::to_le_bytes(&query.components)
     });
     let sql = format!(
         "WITH changed AS MATERIALIZED ( \
-             SELECT w.source_id FROM ( \
+             SELECT w.source_id, 'changed' AS reason FROM ( \
                  SELECT v.id, v.source_id FROM cortex.source_version v \
                   WHERE v.id > (SELECT min(c.after_version) FROM cortex.change c WHERE c.namespace_id = $1 AND c.seq IS NULL) \
                     AND v.opened_by IN (SELECT c.id FROM cortex.change c WHERE c.namespace_id = $1 AND c.seq IS NULL) \
@@ -136,15 +163,14 @@ fn former(
                      ON v.id BETWEEN (j.payload ->> 'from')::int8 AND (j.payload ->> 'to')::int8 \
                     AND v.opened_by = (j.payload ->> 'change')::int8 AND v.closed_by IS NULL \
                   WHERE j.namespace_id = $1 AND j.kind = 'chunk') w \
-              WHERE NOT EXISTS (SELECT FROM cortex.document d WHERE d.version_id = w.id) LIMIT $2 \
+              WHERE NOT EXISTS (SELECT FROM cortex.document d WHERE d.version_id = w.id) {unembedded} LIMIT $2 \
          ) \
-         SELECT s.artifact_id, s.binding_id, s.key, k.body, {score} \
+         SELECT s.artifact_id, s.binding_id, s.key, k.body, {score}, changed.reason \
            FROM changed JOIN cortex.source s ON s.id = changed.source_id \
            JOIN LATERAL (SELECT o.id FROM cortex.source_version o JOIN cortex.document d ON d.version_id = o.id \
-                          WHERE o.source_id = s.id AND o.closed_by IS NOT NULL ORDER BY o.id DESC LIMIT 1) old ON true \
+                          WHERE o.source_id = s.id AND o.closed_by IS NOT NULL {embedded} ORDER BY o.id DESC LIMIT 1) old ON true \
            JOIN cortex.claim k ON k.version_ids @> ARRAY[old.id] {join} LIMIT $3"
     );
-    let terms = analyzer::query_terms(query);
     let rows = db::read(
         &sql,
         &[
@@ -157,13 +183,14 @@ fn former(
             let similarity = match (vector, row.get::<i64>(5)) {
                 (Some(_), Some(score)) => pool::similarity(score),
                 (Some(_), None) => 0.0,
-                (None, _) => coverage::share_of_terms(&terms, &[&row.must::<String>(4)?]),
+                (None, _) => terms.coverage(&[&row.must::<String>(4)?]),
             };
             Ok(Former {
                 artifact_id: row.must(1)?,
                 binding_id: row.get(2),
                 key: row.get::<Vec<String>>(3).unwrap_or_default(),
                 similarity,
+                reason: row.must(6)?,
             })
         },
     )?;
