@@ -155,7 +155,7 @@ AS $$
        AND p.proname = ANY (CASE audience
            WHEN 'reader' THEN ARRAY['cortex_search', 'cortex_read', 'cortex_read_log', 'cortex_ask', 'cortex_verify',
                                     'cortex_drift', 'cortex_trace', 'cortex_has_source', 'cortex_source_list', 'cortex_version',
-                                    'cortex_build_want', 'cortex_drill', 'cortex_events', 'cortex_stats']
+                                    'cortex_build_want', 'cortex_drill', 'cortex_unit_claims', 'cortex_events', 'cortex_stats']
            WHEN 'worker' THEN ARRAY['cortex_seal', 'cortex_work', 'cortex_job_take', 'cortex_job_run',
                                     'cortex_job_heartbeat', 'cortex_job_fail', 'cortex_job_retry', 'cortex_embed_take', 'cortex_embed_commit',
                                     'cortex_build_take', 'cortex_build_commit', 'cortex_build_fail',

@@ -191,6 +191,7 @@ DECLARE
     masked jsonb;
     units jsonb;
     served boolean;
+    age bigint;
 BEGIN
     IF details IS NOT NULL AND jsonb_typeof(details) NOT IN ('object', 'null') THEN
         RAISE EXCEPTION 'details are a JSON %, not an object', jsonb_typeof(details) USING ERRCODE = 'invalid_parameter_value',
@@ -203,7 +204,7 @@ BEGIN
         ('coverage', 'share'), ('gate', 'share'), ('n_claims', 'count'), ('n_sources', 'count'), ('tokens', 'count'),
         ('budget_tokens', 'count'), ('candidates_raw', 'count'), ('candidates_unique', 'count'), ('floor_chunks', 'count'),
         ('rerank_ms', 'number'), ('reranked', 'boolean'), ('reuse', 'boolean'), ('needs_retrieval', 'boolean'), ('escalated', 'boolean'),
-        ('decision', 'string'), ('rerank_failed', 'string'), ('masked', 'array')) k (name, type)
+        ('decision', 'string'), ('rerank_failed', 'string'), ('masked', 'array'), ('claim_ids', 'array')) k (name, type)
     LOOP
         value := details -> key;
         CONTINUE WHEN value IS NULL OR value = 'null';
@@ -240,14 +241,22 @@ BEGIN
             HINT = 'Pass the details column of cortex_read as it is.';
     END IF;
     masked := coalesce(told -> 'masked', '[]');
+    -- How old the oldest of the units was whose claims were served.
+    SELECT greatest(0, extract(epoch FROM clock_timestamp() - min(c.made_at)))::bigint INTO age
+      FROM cortex.unit u JOIN cortex.change c ON c.id = u.added_by
+     WHERE u.namespace_id = _read_logged.namespace_id AND u.id IN (
+           SELECT l.unit_id FROM cortex.claim l WHERE l.id IN (
+                  SELECT (i.value #>> '{}')::bigint FROM jsonb_array_elements(told -> 'claim_ids') i
+                   WHERE jsonb_typeof(i.value) = 'number' AND (i.value #>> '{}') ~ '^[0-9]{1,18}$'));
+    told := told - 'claim_ids';
     served := outcome IN ('serve', 'reuse') OR coalesce((told ->> 'reuse')::boolean, false);
     IF outcome IS NOT NULL THEN
         PERFORM cortex._report(namespace_id, 'pool_gate', jsonb_build_object(
             'read_id', read_id, 'coverage', told -> 'coverage', 'gate', told -> 'gate', 'outcome', outcome));
     END IF;
     IF coalesce((told ->> 'n_claims')::bigint, 0) > 0 OR served THEN
-        PERFORM cortex._report(namespace_id, 'pool_served', jsonb_build_object('read_id', read_id) || cortex._without_nulls(
-            told - ARRAY['decision', 'rerank_failed', 'masked', 'escalated', 'needs_retrieval', 'floor_chunks']));
+        PERFORM cortex._report(namespace_id, 'pool_served', cortex._without_nulls(
+            jsonb_build_object('read_id', read_id, 'age_s', age) || told - ARRAY['decision', 'rerank_failed', 'masked', 'escalated', 'needs_retrieval', 'floor_chunks']));
     END IF;
     IF jsonb_array_length(masked) > 0 THEN
         SELECT jsonb_agg(m -> 'unit_id') INTO units FROM (
@@ -268,6 +277,8 @@ BEGIN
         'escalations', coalesce((told ->> 'escalated')::boolean, false)::integer,
         'needs_retrieval', coalesce((told ->> 'needs_retrieval')::boolean, false)::integer,
         'claims_served', coalesce((told ->> 'n_claims')::bigint, 0),
+        'serves_aged', (age IS NOT NULL)::integer,
+        'age_at_serve_s', coalesce(age, 0),
         'sources_served', coalesce((told ->> 'n_sources')::bigint, 0),
         'tokens_served', coalesce((told ->> 'tokens')::bigint, 0),
         'floor_chunks', coalesce((told ->> 'floor_chunks')::bigint, 0),
@@ -318,6 +329,7 @@ BEGIN
                     'model', count(*) FILTER (WHERE v.closed_by IS NULL AND u.evicted_by IS NULL AND u.purpose = 'model'))
                     FROM cortex.unit u JOIN cortex.source_version v ON v.id = u.version_id WHERE u.namespace_id = ns),
         'claims_fresh', coalesce(last.claim_count, 0),
+        'claims_total', (SELECT count(*) FROM cortex.claim c WHERE c.namespace_id = ns),
         'chunks_fresh', coalesce(last.chunk_count, 0),
         'builds', (SELECT jsonb_build_object(
                     'ready', count(*) FILTER (WHERE j.state = 'ready' AND j.run_after <= clock_timestamp()),
@@ -329,6 +341,11 @@ BEGIN
         'last_event', (SELECT coalesce(max(e.id), 0) FROM cortex.event e WHERE e.namespace_id = ns),
         'counters', counters,
         'models', models,
+        -- The mean over all logged reads that served claims; the largest among the events that are kept.
+        'avg_age_at_serve_s', round(coalesce((counters ->> 'age_at_serve_s')::numeric, 0)
+                                    / nullif((counters ->> 'serves_aged')::numeric, 0), 1),
+        'max_age_at_serve_s', (SELECT max((e.detail ->> 'age_s')::bigint) FROM cortex.event e
+                                WHERE e.namespace_id = ns AND e.kind = 'pool_served'),
         'serve_rate', round(coalesce((counters ->> 'serves')::numeric, 0) / n, 3),
         'escalation_rate', round(coalesce((counters ->> 'escalations')::numeric, 0) / n, 3),
         'mask_rate', round(coalesce((counters ->> 'reads_masked')::numeric, 0) / n, 3),

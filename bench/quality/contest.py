@@ -153,7 +153,7 @@ class _Measuring:
             for asked in self._asked:
                 read = reads[asked.question.id]
                 ids = [claim[0] for claim in read["claims"]]
-                if not read["raw"] and ids[:len(before.get(asked.question.id, []))] != before.get(asked.question.id, []):
+                if ids[:len(before.get(asked.question.id, []))] != before.get(asked.question.id, []):
                     self._report.fault(f"{asked.question.id}: what {budget} tokens serve does not begin with what a smaller budget serves")
                 before[asked.question.id] = ids
                 self._outcome.arms[f"{mode}: {read['arms']}"] = self._outcome.arms.get(f"{mode}: {read['arms']}", 0) + 1

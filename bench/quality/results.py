@@ -108,7 +108,7 @@ def _gates(outcomes: Sequence[Outcome]) -> List[str]:
         "## needs_retrieval", "",
         "As set now, against questions without an answer. alarms: share of the answerable questions for which it is true. AUC: how probable it is "
         "that an unanswerable question has the lower coverage; 0.5 is chance. best floor: the one with the largest recall minus alarms, chosen on these "
-        "very questions. Coverage is a cosine, in mode lexical the share of the question's terms in the best claim.", "",
+        "very questions. Coverage is a cosine, in mode lexical what `core/src/pool/terms.rs` says of the best claim.", "",
         "| set | unanswerable | read | n | precision | recall | alarms | AUC | best floor: precision, recall, alarms |", "|---|---|---|---|---|---|---|---|---|",
     ]
     for outcome in (one for one in outcomes if one.dataset.unanswerable):

@@ -52,6 +52,8 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"{', '.join(names)}; may be repeated (default: all)")
     parser.add_argument("--sample", type=int, default=300, metavar="N", help="questions of each set at most, chosen by a fixed seed; 0: all (default 300)")
     parser.add_argument("--conversations", type=int, default=0, metavar="N", help="conversations of LoCoMo at most; 0: all five (default)")
+    parser.add_argument("--chats", type=int, default=0, metavar="N", help="chats of BEAM at most, the shortest ones; 0: all ten (default)")
+    parser.add_argument("--no-ladder", action="store_true", help="leave out the header ladder, which embeds two sets a second time")
     parser.add_argument("--keep", action="store_true", help="leave the filled database, and use one that was left")
     parser.add_argument("--write", action="store_true", help="write RESULTS.md also when only some sets ran")
     parser.add_argument("--cluster", type=Path, default=harness.places.STATE / "bench", metavar="DIR", help="the private cluster (default .cortex/bench)")
@@ -59,7 +61,7 @@ def main() -> int:
     options = parser.parse_args()
     if not options.data or not Path(options.data).is_dir():
         parser.error("name the folder of the sets by --data DIR or CORTEX_BENCH_DATA")
-    for name in ("sample", "conversations"):
+    for name in ("sample", "conversations", "chats"):
         if getattr(options, name) < 0:
             parser.error(f"--{name} {getattr(options, name)} is negative")
     return harness.guarded(lambda: measure_all(options))
@@ -80,6 +82,8 @@ def measure_all(options: argparse.Namespace) -> int:
             # The shortest ones.
             dataset.pools = sorted(dataset.pools, key=lambda pool: (len(pool.documents), pool.name))[:options.conversations]
     chats, left_out = datasets.beam(folder / "beam100k") if "beam100k" in chosen else ([], 0)
+    if options.chats:
+        chats = sorted(chats, key=lambda chat: (sum(len(message.text) for message in chat.messages), chat.name))[:options.chats]
     server = harness.open_server(options)
     report = harness.Report("quality", False)
     begun = time.monotonic()
@@ -93,6 +97,7 @@ def measure_all(options: argparse.Namespace) -> int:
     machine["minutes"] = f"{(time.monotonic() - begun) / 60:.1f}"
     machine["questions_per_set_at_most"] = str(options.sample or "all")
     machine["conversations_of_locomo"] = str(options.conversations or "all")
+    machine["chats_of_beam"] = str(options.chats or "all")
     text = results.text(machine, *found, report.faults)
     print(text)
     if options.write or not options.only:
@@ -125,19 +130,19 @@ def measure_sets(database, options, report, sets, chats, left_out):
     import store
     import updates
 
-    key = ",".join(pool.name for dataset in sets for pool in dataset.pools) + ",".join(["", *(chat.name for chat in chats)])
+    key = ("bare " if ladder_sets(options) else "") + ",".join(pool.name for dataset in sets for pool in dataset.pools) + ",".join(["", *(chat.name for chat in chats)])
     with database.session() as session:
         if session.value(f"SELECT count(*) FROM public.loaded WHERE name = '{key}'") == "0":
             if session.value("SELECT count(*) FROM public.loaded") != "0":
                 raise store.BenchError("the database that was left holds other sets; run once without --keep")
-            fill(session, database, report, sets, chats)
+            fill(session, database, report, sets, chats, ladder_sets(options))
             session.rows(f"INSERT INTO public.loaded VALUES ('{key}')")
             database.settle()
         vectors = store.question_vectors(session)
         outcomes = []
         for dataset in sets:
             dataset.sample(options.sample)
-            outcomes.append(contest.run(session, report, dataset, vectors, dataset.name in LADDER, contest.BUDGETS))
+            outcomes.append(contest.run(session, report, dataset, vectors, dataset.name in ladder_sets(options), contest.BUDGETS))
         if len(outcomes) > 1:
             contest.foreign(outcomes, session, vectors)
         replaced = None
@@ -153,7 +158,12 @@ def measure_sets(database, options, report, sets, chats, left_out):
 LADDER = ("hotpotqa100", "multihoprag500")
 
 
-def fill(session, database, report, sets, chats) -> None:
+def ladder_sets(options):
+    """The sets on which the header ladder is measured in this run."""
+    return () if options.no_ladder else LADDER
+
+
+def fill(session, database, report, sets, chats, ladder) -> None:
     """Puts all sources, and waits until a worker has embedded them."""
     import contest
     import store
@@ -162,7 +172,7 @@ def fill(session, database, report, sets, chats) -> None:
     report.say("putting the sources")
     store.ask_later(session, [question for dataset in sets for question in dataset.questions] + updates.questions(chats))
     for dataset in sets:
-        for name, (pool, bare) in contest.namespaces(dataset, LADDER).items():
+        for name, (pool, bare) in contest.namespaces(dataset, ladder).items():
             store.create(session, name)
             store.put(session, name, pool.documents, bare)
     updates.fill(session, chats)

@@ -117,14 +117,17 @@ fn cortex_stats(namespace: default!(Option<&str>, "'default'")) -> Outcome<JsonB
     Ok(told.ok_or_else(|| Fault::internal("the statistics have no row".into()))?)
 }
 
-/// A chunk with what its read-time check needs.
+/// A chunk or claim with what its read-time check needs; a claim of several versions is several of them.
 struct Evidence {
-    shown: (i64, String, i64, i32, i32, i32, String),
+    shown: Shown,
     binding: Option<i32>,
     key: Vec<String>,
     hash_key: [u8; 32],
     content: Vec<u8>,
 }
+
+/// Id, source, version, place in the unit or text, span, text.
+type Shown = (i64, String, i64, i32, i32, i32, String);
 
 /// The chunks behind a unit that are still current, in the order of the text, as far as the caller may see their
 /// row: a primary-key look-up under the caller's own rights, as reads do.
@@ -148,6 +151,70 @@ fn cortex_drill(
     >,
     ErrorReport,
 > {
+    let shown = behind(
+        unit_id,
+        namespace,
+        "SELECT c.id, s.artifact_id, v.id, c.ordinal, c.start_byte, c.end_byte, c.body, \
+                s.binding_id, s.key, s.hash_key, v.content_hash \
+           FROM (SELECT k.chunk_id AS id FROM cortex.unit_chunk k WHERE k.unit_id = $1 \
+                 UNION \
+                 SELECT pg_catalog.unnest(l.chunk_ids) FROM cortex.claim l WHERE l.unit_id = $1) wanted \
+           JOIN cortex.chunk c ON c.id = wanted.id \
+           JOIN cortex.unit u ON u.id = $1 AND u.evicted_by IS NULL \
+           JOIN cortex.source_version v ON v.id = c.version_id AND v.closed_by IS NULL \
+           JOIN cortex.source s ON s.id = v.source_id \
+          WHERE NOT EXISTS (SELECT FROM cortex.hold h WHERE h.binding_id = s.binding_id AND h.released_by IS NULL) \
+          ORDER BY c.version_id, c.ordinal",
+    )?;
+    Ok(TableIterator::new(shown))
+}
+
+/// The claims of a unit that may be served, in their order, with the first span they were drawn from; checked as
+/// cortex_drill checks chunks, for each version behind a claim.
+#[pg_extern(stable, parallel_restricted, requires = ["tables"])]
+#[expect(clippy::type_complexity, reason = "the columns of the result")]
+fn cortex_unit_claims(
+    unit_id: Option<i64>,
+    namespace: default!(Option<&str>, "'default'"),
+) -> Result<
+    TableIterator<
+        'static,
+        (
+            name!(claim_id, i64),
+            name!(artifact_id, String),
+            name!(version_id, i64),
+            name!(ordinal, i32),
+            name!(start_byte, i32),
+            name!(end_byte, i32),
+            name!(body, String),
+        ),
+    >,
+    ErrorReport,
+> {
+    let shown = behind(
+        unit_id,
+        namespace,
+        "SELECT c.id, s.artifact_id, v.id, c.ordinal, c.start_bytes[f.n], c.end_bytes[f.n], c.body, \
+                s.binding_id, s.key, s.hash_key, v.content_hash \
+           FROM cortex.claim c JOIN cortex.unit u ON u.id = c.unit_id AND u.evicted_by IS NULL \
+          CROSS JOIN LATERAL pg_catalog.unnest(c.version_ids) WITH ORDINALITY f (version_id, n) \
+           JOIN cortex.source_version v ON v.id = f.version_id \
+           JOIN cortex.source s ON s.id = v.source_id \
+          WHERE c.unit_id = $1 \
+            AND NOT EXISTS (SELECT FROM cortex.source_version o JOIN cortex.source w ON w.id = o.source_id \
+                             WHERE o.id = ANY (c.version_ids) AND (o.closed_by IS NOT NULL OR EXISTS ( \
+                                   SELECT FROM cortex.hold h WHERE h.binding_id = w.binding_id AND h.released_by IS NULL))) \
+          ORDER BY c.ordinal, c.id, f.n",
+    )?;
+    Ok(TableIterator::new(shown))
+}
+
+/// What `sql` finds behind a unit, as far as the caller may see every row that an item rests on.
+fn behind(
+    unit_id: Option<i64>,
+    namespace: Option<&str>,
+    sql: &str,
+) -> Result<Vec<Shown>, ErrorReport> {
     let unit_id = given(unit_id, "unit_id")?;
     let namespace = given(namespace, "namespace")?;
     let owner = Owner::enter()?;
@@ -165,44 +232,35 @@ fn cortex_drill(
         .hint("View cortex.units lists them.")
         .into());
     }
-    let found = db::read(
-        "SELECT c.id, s.artifact_id, v.id, c.ordinal, c.start_byte, c.end_byte, c.body, \
-                s.binding_id, s.key, s.hash_key, v.content_hash \
-           FROM (SELECT k.chunk_id AS id FROM cortex.unit_chunk k WHERE k.unit_id = $1 \
-                 UNION \
-                 SELECT pg_catalog.unnest(l.chunk_ids) FROM cortex.claim l WHERE l.unit_id = $1) wanted \
-           JOIN cortex.chunk c ON c.id = wanted.id \
-           JOIN cortex.unit u ON u.id = $1 AND u.evicted_by IS NULL \
-           JOIN cortex.source_version v ON v.id = c.version_id AND v.closed_by IS NULL \
-           JOIN cortex.source s ON s.id = v.source_id \
-          WHERE NOT EXISTS (SELECT FROM cortex.hold h WHERE h.binding_id = s.binding_id AND h.released_by IS NULL) \
-          ORDER BY c.version_id, c.ordinal",
-        &[unit_id.into()],
-        |row| {
-            Ok(Evidence {
-                shown: (
-                    row.must(1)?,
-                    row.must(2)?,
-                    row.must(3)?,
-                    row.must(4)?,
-                    row.must(5)?,
-                    row.must(6)?,
-                    row.must(7)?,
-                ),
-                binding: row.get(8),
-                key: row.get::<Vec<String>>(9).unwrap_or_default(),
-                hash_key: key32(row.must::<Vec<u8>>(10)?)?,
-                content: row.must(11)?,
-            })
-        },
-    )?;
+    let found = db::read(sql, &[unit_id.into()], |row| {
+        Ok(Evidence {
+            shown: (
+                row.must(1)?,
+                row.must(2)?,
+                row.must(3)?,
+                row.must(4)?,
+                row.must(5)?,
+                row.must(6)?,
+                row.must(7)?,
+            ),
+            binding: row.get(8),
+            key: row.get::<Vec<String>>(9).unwrap_or_default(),
+            hash_key: key32(row.must::<Vec<u8>>(10)?)?,
+            content: row.must(11)?,
+        })
+    })?;
     let hidden = hidden(&owner, &found)?;
-    let shown: Vec<_> = found
-        .into_iter()
-        .filter(|evidence| !hidden.contains(&evidence.shown.2))
-        .map(|evidence| evidence.shown)
+    let dropped: HashSet<i64> = found
+        .iter()
+        .filter(|evidence| hidden.contains(&evidence.shown.2))
+        .map(|evidence| evidence.shown.0)
         .collect();
-    Ok(TableIterator::new(shown))
+    let mut told = HashSet::new();
+    Ok(found
+        .into_iter()
+        .map(|evidence| evidence.shown)
+        .filter(|shown| !dropped.contains(&shown.0) && told.insert(shown.0))
+        .collect())
 }
 
 /// Versions of rows that the caller may not see, or that are no longer what the version says.

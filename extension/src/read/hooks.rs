@@ -123,6 +123,7 @@ unsafe extern "C" {
     fn enable_timeout_at(id: std::ffi::c_uint, at: pg_sys::TimestampTz);
     fn disable_timeout(id: std::ffi::c_uint, keep_indicator: bool);
     fn get_timeout_active(id: std::ffi::c_uint) -> bool;
+    fn get_timeout_indicator(id: std::ffi::c_uint, reset_indicator: bool) -> bool;
     fn get_timeout_finish_time(id: std::ffi::c_uint) -> pg_sys::TimestampTz;
 }
 
@@ -144,10 +145,18 @@ impl Deadline {
     }
 
     /// Puts the statement's own deadline back. Answers whether ours had passed.
+    ///
+    /// A function that ended just as its time ran out was not cancelled: the cancel still waits for the next check for
+    /// interrupts, which would be one of the caller's statement. The indicator tells that it was our timer that asked
+    /// for it, and it is taken back. A user's own cancel of the same moment goes with it, since the server keeps one
+    /// flag for both; it does not tell them apart either.
     fn restore(self) -> bool {
-        // SAFETY: as in `set`.
+        // SAFETY: as in `set`. Both flags are the backend's own, and are read by it alone.
         unsafe {
-            disable_timeout(STATEMENT_TIMEOUT, false);
+            disable_timeout(STATEMENT_TIMEOUT, true);
+            if get_timeout_indicator(STATEMENT_TIMEOUT, true) {
+                pg_sys::QueryCancelPending = 0;
+            }
             if let Some(before) = self.before {
                 enable_timeout_at(STATEMENT_TIMEOUT, before);
             }

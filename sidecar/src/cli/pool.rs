@@ -41,7 +41,7 @@ pub enum Pool {
         #[command(flatten)]
         place: In,
     },
-    /// Show a unit and the chunks behind it
+    /// Show a unit, its claims and the chunks behind it
     Show {
         /// Id of the unit
         unit: i64,
@@ -165,6 +165,18 @@ fn show(shown: &Value, out: &mut Output) {
                 .as_str()
                 .map_or_else(|| value.to_string(), str::to_owned)
         ));
+    }
+    for claim in shown["claims"].as_array().into_iter().flatten() {
+        let body = text(claim, "body");
+        for (n, line) in body.lines().enumerate() {
+            let id = text(claim, "claim_id");
+            let mark = if n == 0 {
+                format!("- {id}:")
+            } else {
+                " ".repeat(id.len() + 3)
+            };
+            out.line(format!("{mark} {line}"));
+        }
     }
     for chunk in shown["chunks"].as_array().into_iter().flatten() {
         out.line(format!(

@@ -16,6 +16,8 @@ SELECT pg_catalog.json_build_object(
 const UNIT: &str = "
 SELECT pg_catalog.json_build_object(
            'unit', pg_catalog.row_to_json(u),
+           'claims', (SELECT coalesce(pg_catalog.json_agg(pg_catalog.row_to_json(c)), '[]')
+                        FROM {cortex}.cortex_unit_claims($1, $2) c),
            'chunks', (SELECT coalesce(pg_catalog.json_agg(pg_catalog.row_to_json(d)), '[]')
                         FROM {cortex}.cortex_drill($1, $2) d))::text
   FROM cortex.units u WHERE u.unit_id = $1 AND u.namespace = $2";
@@ -61,7 +63,7 @@ impl Db {
         })
     }
 
-    /// A unit, and the chunks behind it that the caller may see.
+    /// A unit, its claims and the chunks behind it, as far as the caller may see them.
     ///
     /// # Errors
     /// As [`Db::rows`]; a unit that does not exist in the namespace.
