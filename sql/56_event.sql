@@ -242,7 +242,7 @@ BEGIN
     END IF;
     masked := coalesce(told -> 'masked', '[]');
     -- How old the oldest of the units was whose claims were served.
-    SELECT greatest(0, extract(epoch FROM clock_timestamp() - min(c.made_at)))::bigint INTO age
+    SELECT extract(epoch FROM greatest(clock_timestamp() - min(c.made_at), CASE WHEN count(*) > 0 THEN interval '0' END))::bigint INTO age
       FROM cortex.unit u JOIN cortex.change c ON c.id = u.added_by
      WHERE u.namespace_id = _read_logged.namespace_id AND u.id IN (
            SELECT l.unit_id FROM cortex.claim l WHERE l.id IN (

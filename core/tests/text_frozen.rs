@@ -198,6 +198,7 @@ fn packed_contexts() {
                 group: n % 3 == 0,
                 header: (n % 2 == 0).then_some(header.as_str()),
                 text,
+                place: None,
             })
             .collect();
         let packed = pack::pack(&claims, 120, &Estimate);

@@ -7,7 +7,7 @@ mod settings;
 mod stale;
 mod vectors;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use cortex_core::hash::Target;
 use cortex_core::pool::candidates::{self, KEPT_MAX, Quantised, Row};
@@ -39,7 +39,7 @@ use settings::{Asked, Settings};
 /// and the claims do not cover the question). `coverage` is the similarity of the best claim, `match_score` that of the
 /// first one served; below the floor `needs_retrieval` is true and, under strategy context_first, `raw` text stands
 /// below the claims. `masked` names sources that answered before they changed,
-/// with the reason: `changed` (not chunked yet) or, in mode vector, `not embedded`. `pending` counts work that makes more
+/// with the reason: `changed` (not chunked yet) or, where vectors were asked, `not embedded` and not found by its words. `pending` counts work that makes more
 /// reachable; `next_needs` is the budget that would serve one claim more. `uncommitted` says that the calling
 /// transaction has changed the namespace; `receipt` is NULL while more changes wait for a number than a state may list.
 /// `details` is for cortex_read_log.
@@ -179,7 +179,6 @@ impl Read {
             &claims.namespace,
             &terms,
             claims.vector.as_ref(),
-            claims.arms == [Arm::Vector],
             least,
         )?;
         let pending = pending(claims.namespace.id)?;
@@ -252,6 +251,17 @@ impl Read {
                 Vec::new(),
             ),
         };
+        // What is named as not embedded, and yet was found by its words, is not missing.
+        let shown: HashSet<&str> = packed
+            .served
+            .iter()
+            .map(|&place| claims.items[order[place]].artifact_id.as_str())
+            .chain(raw.iter().filter_map(|entry| {
+                let found = chunks.as_ref()?.items.get(entry.chunk)?;
+                Some(found.artifact_id.as_str())
+            }))
+            .collect();
+        let masked = stale::unless_shown(masked, &shown);
         let saved = match outcome {
             Decision::Serve | Decision::Reuse if settings.builds => {
                 let ids: Vec<i64> = packed

@@ -1,7 +1,7 @@
 //! What a read leaves out because its source changed and the new content is not reachable yet: told, so that no fact
 //! disappears in silence.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use cortex_core::pool;
 use cortex_core::pool::terms::Terms;
@@ -23,6 +23,9 @@ const MAX_CLAIMS: i64 = 2_000;
 /// Most chunks without a vector that are looked at for changed sources; `pending` counts all of them.
 const MAX_WAITING: i64 = 5_000;
 
+/// Why a source is named that is chunked and has no vector yet.
+const NOT_EMBEDDED: &str = "not embedded";
+
 struct Former {
     artifact_id: String,
     binding_id: Option<i32>,
@@ -38,11 +41,10 @@ pub fn masked(
     namespace: &Namespace,
     terms: &Terms,
     vector: Option<&QueryVector>,
-    by_vector_only: bool,
     least: f64,
 ) -> Result<Value, Fault> {
     let mut named = held(owner, namespace)?;
-    let mut former = former(namespace, terms, vector, by_vector_only)?;
+    let mut former = former(namespace, terms, vector)?;
     former.retain(|owner| owner.similarity >= least);
     former.sort_by(|a, b| {
         b.similarity
@@ -62,6 +64,19 @@ pub fn masked(
         }
     }
     Ok(Value::Array(named))
+}
+
+/// Without the sources that wait for a vector only and are in the read all the same. Where words and vectors are asked,
+/// what only words find stands far down, so it may or may not be.
+pub fn unless_shown(named: Value, shown: &HashSet<&str>) -> Value {
+    let Value::Array(mut named) = named else {
+        return named;
+    };
+    named.retain(|source| {
+        let artifact = source["artifact_id"].as_str();
+        source["reason"] != NOT_EMBEDDED || artifact.is_none_or(|name| !shown.contains(name))
+    });
+    Value::Array(named)
 }
 
 impl Former {
@@ -97,15 +112,14 @@ fn held(owner: &Owner, namespace: &Namespace) -> Result<Vec<Value>, Fault> {
     )
 }
 
-/// Sources whose current version is not chunked, or where only vectors find anything not embedded, with the best of
-/// the claims of the version before.
+/// Sources whose current version is not chunked, or for a read by vector not embedded, with the best of the claims of
+/// the version before.
 fn former(
     namespace: &Namespace,
     terms: &Terms,
     vector: Option<&QueryVector>,
-    by_vector_only: bool,
 ) -> Result<Vec<Former>, Fault> {
-    let space = vector.filter(|_| by_vector_only).map(|query| query.space);
+    let space = vector.map(|query| query.space);
     // Mostly nothing waits, and then there is nothing to look for.
     let waits = kept::read_one(
         Access::Index,
@@ -138,7 +152,7 @@ fn former(
     let unembedded = space.map_or(String::new(), |space| {
         format!(
             "UNION \
-             SELECT v.source_id, 'not embedded' FROM ( \
+             SELECT v.source_id, '{NOT_EMBEDDED}' FROM ( \
                  SELECT DISTINCT i.version_id FROM ( \
                      SELECT c.version_id FROM cortex.job j JOIN cortex.chunk c \
                          ON c.id BETWEEN (j.payload ->> 'from')::int8 AND (j.payload ->> 'to')::int8 AND c.namespace_id = $1 \
