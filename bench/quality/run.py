@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What gold the payloads of cortex_read hold, beside plain top-k retrieval and beside coalent, on public sets.
 
-    python3 bench/quality/run.py --data DIR               all sets, about ten minutes; writes RESULTS.md
+    python3 bench/quality/run.py --data DIR               all sets, about half an hour; writes RESULTS.md
     python3 bench/quality/run.py --only hotpotqa100       one set; prints, writes nothing
     CORTEX_BENCH_DATA=DIR python3 bench/quality/run.py --keep
 

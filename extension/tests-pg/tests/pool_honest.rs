@@ -140,6 +140,14 @@ fn a_replaced_source_that_waits_for_its_vector_is_named() {
     assert!(both["payload"].as_str().unwrap().contains("red"), "{both}");
     assert_eq!(both["masked"], serde_json::json!([]));
 
+    // Not with other words than its own.
+    let other = read(&mut client, "Which colour?", &question);
+    assert!(
+        !other["payload"].as_str().unwrap().contains("red"),
+        "{other}"
+    );
+    assert_eq!(other["masked"][0]["artifact_id"], "pump", "{other}");
+
     // Replaced again before it was embedded: the last version that had vectors tells.
     put(&mut client, "pump", "The pump is painted green all over.");
     let again = read(&mut client, "Which colour?", &by_vector);
