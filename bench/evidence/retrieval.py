@@ -125,7 +125,7 @@ def opened(server, options):
 
     url = cluster.Cluster(options.cluster).facts().url
     maintenance = Database(server.bin_dir, url())
-    exists = bool(maintenance.run(f"SELECT FROM pg_database WHERE datname = '{_DATABASE}'"))
+    exists = bool(maintenance.run(f"SELECT 1 FROM pg_database WHERE datname = '{_DATABASE}'"))
     database = Database(server.bin_dir, url(_DATABASE))
     if not (exists and options.keep):
         maintenance.run(f"DROP DATABASE IF EXISTS {_DATABASE} WITH (FORCE);\nCREATE DATABASE {_DATABASE};")
