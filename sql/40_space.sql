@@ -399,7 +399,7 @@ BEGIN
 END
 $$;
 
--- The next texts of an embed job: items of current versions without a vector, each with its title for context.
+-- The next texts of an embed job: items of current versions without a vector, each with its title and date for context.
 -- None left: the job is done with the next commit.
 CREATE FUNCTION cortex_embed_take(job_id bigint, worker text, batch integer DEFAULT 256)
     RETURNS TABLE (item_id bigint, body text)
@@ -415,7 +415,7 @@ BEGIN
         RAISE EXCEPTION 'job % is of kind %, not embed', job_id, held.kind USING ERRCODE = 'invalid_parameter_value';
     END IF;
     RETURN QUERY EXECUTE format($q$
-        SELECT i.id, cortex._embedding_text(d.title, i.body)
+        SELECT i.id, cortex._embedding_text(d.title, d.dated, i.body)
           FROM unnest($2::int8multirange) r (ids)
           CROSS JOIN LATERAL (
                 SELECT c.id, c.body, c.version_id FROM cortex.chunk c

@@ -17,6 +17,6 @@ END
 $rights$;
 
 -- What the planner should expect of them.
-ALTER FUNCTION cortex_search(text, vector, integer, text, text) ROWS 10;
+ALTER FUNCTION cortex_search(text, vector, integer, text, text, boolean) ROWS 10;
 ALTER FUNCTION cortex_read(text, vector, integer, text, text, text, text) ROWS 1;
 ALTER FUNCTION cortex_ask(text, vector, text, jsonb, text) ROWS 1;

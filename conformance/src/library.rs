@@ -1,12 +1,15 @@
 //! A small corpus with a retrieval of its own: enough to make real traces, replay them, and play
 //! everything that can happen to a store (erasure, pruning, loss, tampering, faults).
 //!
-//! Its scores are deliberately simple. What is under test here is the record, not the ranking.
+//! Its scores are deliberately simple. What is under test here is the record, not the ranking. It names the first
+//! ranker and fusion, as the released vectors do.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use cortex_core::fusion::Fusion;
 use cortex_core::hash::{Hash, Key, Leaf, Salt, SaltedText, Target, commit, content_hash};
+use cortex_core::lexical::Ranker;
 use cortex_core::receipt::{
     Arm, Candidate, Cut, Nominator, Params, Receipt, ReceiptVersion, Space, State, Stats,
 };
@@ -14,7 +17,7 @@ use cortex_core::trace::{
     EvidenceDraft, Head, Mode, Origin, Policy, Principal, Span, Trace, TraceBuilder, Visible,
 };
 use cortex_core::verify::{Evidence, Lookup, Replay, Replayed, StoredItem};
-use cortex_core::{analyzer, chunker, fusion, lexical, vector};
+use cortex_core::{analyzer, chunker, vector};
 
 /// Letters whose counts are the dimensions of this corpus's embedding.
 const LETTERS: [char; 4] = ['a', 'e', 'n', 's'];
@@ -378,8 +381,8 @@ impl Library {
             target: Target::Chunk,
             query,
             analyzer: analyzer::NAME.into(),
-            ranker: lexical::NAME.into(),
-            fusion: fusion::NAME.into(),
+            ranker: Ranker::V1.name().into(),
+            fusion: Fusion::V1.name().into(),
             arms: search.arms.to_vec(),
             space: by_vector.then(Self::space),
             query_vector: by_vector.then(|| Self::digits(search.query)),
@@ -404,7 +407,7 @@ impl Library {
         Head {
             engine: "cortex/0.1.0".into(),
             analyzer: analyzer::NAME.into(),
-            ranker: lexical::NAME.into(),
+            ranker: Ranker::V1.name().into(),
             chunker: chunker::NAME.into(),
             origin: "5f0c2f9e-7a55-4a53-9d5c-0d6a3e1b7c42".into(),
             namespace: "default".into(),

@@ -35,18 +35,6 @@ pub fn extract(text: &str) -> Vec<Claim> {
         .collect()
 }
 
-/// The text to embed for a claim or chunk: the title on a line of its own, then the body.
-///
-/// The title gives a sentence the subject that it only refers to. A blank title, or one with which
-/// the body begins already, is left out.
-pub fn embedding_text(title: Option<&str>, body: &str) -> String {
-    let body = body.trim();
-    match title.map(str::trim) {
-        Some(title) if !title.is_empty() && !body.starts_with(title) => format!("{title}\n{body}"),
-        _ => body.to_owned(),
-    }
-}
-
 fn says_something(text: &str) -> bool {
     analyzer::has_words(text, MIN_WORDS)
 }

@@ -1,4 +1,7 @@
-//! Lexical ranking, `cortex-bm25/1`: BM25 in integer arithmetic.
+//! Lexical ranking: BM25 in integer arithmetic.
+//!
+//! `cortex-bm25/1` and `cortex-bm25/2` score alike. `/2` also holds quoted phrases of the query as conditions on
+//! every candidate of every arm (see [`crate::phrase`]).
 //!
 //! For a query term that occurs in `n` of `N` items, an item that holds it `tf` times, and an item length
 //! of `len` terms where items have `avg` terms on average, the term adds
@@ -22,8 +25,55 @@
 
 use thiserror::Error;
 
-/// Name of this ranking as recorded in receipts.
-pub const NAME: &str = "cortex-bm25/1";
+/// Name of the ranker that new reads use.
+pub const NAME: &str = Ranker::CURRENT.name();
+
+/// All names that a receipt may carry.
+pub const NAMES: [&str; 2] = [Ranker::V1.name(), Ranker::V2.name()];
+
+/// A ranker by its name. What one gave, it gives for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ranker {
+    /// `cortex-bm25/1`.
+    V1,
+    /// `cortex-bm25/2`.
+    V2,
+}
+
+impl Ranker {
+    /// The ranker of new reads.
+    pub const CURRENT: Self = Self::V2;
+
+    /// The ranker of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::V1, Self::V2]
+            .into_iter()
+            .find(|ranker| ranker.name() == name)
+    }
+
+    /// Its name as recorded in receipts.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V1 => "cortex-bm25/1",
+            Self::V2 => "cortex-bm25/2",
+        }
+    }
+
+    /// The parameters that it ranks with.
+    pub const fn params(self) -> Params {
+        match self {
+            Self::V1 | Self::V2 => Params {
+                k1_milli: 1_200,
+                b_milli: 750,
+            },
+        }
+    }
+
+    /// Whether quoted phrases are conditions. To `cortex-bm25/1` quotes mean nothing.
+    pub const fn holds_phrases(self) -> bool {
+        matches!(self, Self::V2)
+    }
+}
 
 /// Scores are in this fraction of the unit of the formula: 12_500_000_000 stands for 12.5.
 pub const SCORE_UNIT: i64 = 1_000_000_000;
@@ -66,10 +116,7 @@ pub struct Params {
 
 impl Default for Params {
     fn default() -> Self {
-        Self {
-            k1_milli: 1_200,
-            b_milli: 750,
-        }
+        Ranker::CURRENT.params()
     }
 }
 

@@ -4,14 +4,17 @@
 pub mod analyzer;
 pub mod canon;
 pub mod chunker;
+pub mod distinct;
 pub mod excerpt;
 pub mod extract;
 pub mod fusion;
 pub mod ground;
 pub mod hash;
+pub mod index_text;
 pub mod lexical;
 pub mod nearest;
 pub mod packed;
+pub mod phrase;
 pub mod pool;
 pub mod posting;
 pub mod receipt;

@@ -5,7 +5,7 @@ mod common;
 use std::collections::HashSet;
 
 use cortex_core::chunker::{Chunk, ChunkOptions, chunk};
-use cortex_core::extract::{MAX_CLAIM_TOKENS, embedding_text, extract};
+use cortex_core::extract::{MAX_CLAIM_TOKENS, extract};
 use cortex_core::sentence::sentences;
 use cortex_core::tokens::estimate;
 use proptest::prelude::*;
@@ -319,18 +319,6 @@ fn naughty_strings_are_partitioned() {
     }
     check(&strings.join("\n\n"), &ChunkOptions::default());
     check(&strings.join(" "), &ChunkOptions::default());
-}
-
-#[test]
-fn the_title_stands_before_the_text_to_embed() {
-    assert_eq!(embedding_text(Some(" Title "), " Body.\n"), "Title\nBody.");
-    assert_eq!(embedding_text(None, "Body."), "Body.");
-    assert_eq!(embedding_text(Some("  "), "Body."), "Body.");
-    assert_eq!(
-        embedding_text(Some("Body"), "Body of text."),
-        "Body of text."
-    );
-    assert_eq!(embedding_text(Some("Title"), " "), "Title\n");
 }
 
 /// Chunks joined are the text, and none is empty or blank.

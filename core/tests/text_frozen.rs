@@ -3,10 +3,14 @@
 
 mod common;
 
+use cortex_core::analyzer::{self, Analyzer};
 use cortex_core::chunker::{self, ChunkOptions};
+use cortex_core::distinct::{self, Distinct};
+use cortex_core::fusion::{self, Fusion};
 use cortex_core::lexical::{self, Params, Posting, Stats};
+use cortex_core::phrase::Phrases;
 use cortex_core::pool::pack::{self, Claim, Estimate};
-use cortex_core::{analyzer, extract, fusion, tokens, vector};
+use cortex_core::{extract, index_text, tokens, vector};
 use serde::Serialize;
 
 /// Digest of what `algorithm` gives for each text of the corpus.
@@ -74,18 +78,25 @@ fn names_are_those_that_were_recorded() {
             fusion::NAME,
             vector::NAME,
             pack::NAME,
+            index_text::NAME,
+            distinct::NAME,
         ],
         [
             "estimate/1",
             "cortex-text/1",
             "cortex-chunk/1",
             "cortex-extract/1",
-            "cortex-bm25/1",
-            "cortex-rrf/1",
+            "cortex-bm25/2",
+            "cortex-rrf/2",
             "cortex-quant/1",
             "cortex-pack/2",
+            "cortex-index/1",
+            "cortex-distinct/1",
         ]
     );
+    assert_eq!(lexical::NAMES, ["cortex-bm25/1", "cortex-bm25/2"]);
+    assert_eq!(fusion::NAMES, ["cortex-rrf/1", "cortex-rrf/2"]);
+    assert_eq!(analyzer::NAMES, ["cortex-text/1"]);
 }
 
 #[test]
@@ -171,11 +182,30 @@ fn scores_and_their_fusion() {
         lexical::rank(&lists, stats, Params::default()).expect("the statistics are in range")
     };
     assert_eq!(digest(ranking), "d3924c9b5046661ed108e5d008720504");
-    let fused = |query: &str| {
-        let ids: Vec<i64> = ranking(query).into_iter().map(|(item, _)| item).collect();
-        fusion::fuse(&[&ids, &[3, 1, 2]])
+    let fused = |fusion: Fusion| {
+        digest(|query: &str| {
+            let ids: Vec<i64> = ranking(query).into_iter().map(|(item, _)| item).collect();
+            fusion.fuse(&[&ids, &[3, 1, 2]])
+        })
     };
-    assert_eq!(digest(fused), "39fbbe9b7b008ee18e3cf3902d3683cf");
+    assert_eq!(fused(Fusion::V1), "39fbbe9b7b008ee18e3cf3902d3683cf");
+    assert_eq!(fused(Fusion::V2), "096dbca3b7df1a1963568f2215efd18b");
+}
+
+#[test]
+fn phrases_and_near_duplicates() {
+    let texts = corpus();
+    let text = texts.join(" ");
+    let held = |query: &str| {
+        let phrases = Phrases::of(&format!("\"{query}\" {query}"), Analyzer::V1);
+        phrases
+            .map(|phrases| (phrases.terms().to_vec(), phrases.held_by(&text)))
+            .ok()
+    };
+    assert_eq!(digest(held), "8840e4d30b27f0fd5e74239130f9499f");
+    let mut kept = Distinct::new();
+    let alike: Vec<Option<usize>> = texts.iter().map(|text| kept.add(text)).collect();
+    assert_eq!(digest(|_| &alike), "dc692bf302ed1500e751043a6be49838");
 }
 
 #[test]

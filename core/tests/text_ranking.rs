@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use cortex_core::fusion::{self, fuse};
-use cortex_core::lexical::{MAX_TERMS, Params, Posting, RankError, SCORE_UNIT, Stats, rank};
+use cortex_core::fusion::{self, Fusion};
+use cortex_core::lexical::{
+    self, MAX_TERMS, Params, Posting, RankError, Ranker, SCORE_UNIT, Stats, rank,
+};
 use proptest::prelude::*;
 
 const NAMES: [&str; 6] = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"];
@@ -112,19 +114,22 @@ proptest! {
     }
 
     #[test]
-    fn fusion_is_the_sum_of_reciprocal_ranks(lists in prop::collection::vec(prop::collection::vec(0_i64..30, 0..40), 0..5)) {
+    fn fusion_is_the_sum_of_reciprocal_ranks(
+        lists in prop::collection::vec(prop::collection::vec(0_i64..30, 0..40), 0..5),
+        (fusion, offset) in prop_oneof![Just((Fusion::V1, 60)), Just((Fusion::V2, 10))],
+    ) {
         let mut expected: BTreeMap<i64, i64> = BTreeMap::new();
         for list in &lists {
             for (index, &item) in list.iter().enumerate() {
                 if !list[..index].contains(&item) {
-                    *expected.entry(item).or_default() += 1_000_000_000 / (61 + index as i64);
+                    *expected.entry(item).or_default() += 1_000_000_000 / (offset + 1 + index as i64);
                 }
             }
         }
         let mut expected: Vec<(i64, i64)> = expected.into_iter().collect();
         expected.sort_by_key(|&(item, score)| (-score, item));
         let borrowed: Vec<&[i64]> = lists.iter().map(Vec::as_slice).collect();
-        prop_assert_eq!(fuse(&borrowed), expected);
+        prop_assert_eq!(fusion.fuse(&borrowed), expected);
     }
 }
 
@@ -261,14 +266,46 @@ fn parameters_out_of_range_are_errors() {
 
 #[test]
 fn fusion_breaks_ties_by_item() {
+    let v1 = |lists: &[&[i64]]| Fusion::V1.fuse(lists);
     assert_eq!(
-        fuse(&[&[5], &[3]]),
+        v1(&[&[5], &[3]]),
         [(3, fusion::SCALE / 61), (5, fusion::SCALE / 61)]
     );
-    assert_eq!(fuse(&[]), []);
-    assert_eq!(fuse(&[&[], &[]]), []);
+    assert_eq!(v1(&[]), []);
+    assert_eq!(v1(&[&[], &[]]), []);
+    assert_eq!(v1(&[&[1, 2], &[2, 1]]), [(1, 32_522_474), (2, 32_522_474)]);
+    let of_two = fusion::SCALE / 11 + fusion::SCALE / 12;
     assert_eq!(
-        fuse(&[&[1, 2], &[2, 1]]),
-        [(1, 32_522_474), (2, 32_522_474)]
+        Fusion::V2.fuse(&[&[1, 2], &[2, 1]]),
+        [(1, of_two), (2, of_two)]
     );
+}
+
+#[test]
+fn one_first_place_against_two_middling_ones() {
+    // 7 is first in one list only; 1 is at places 30 and 30.
+    let mut a: Vec<i64> = (100..129).collect();
+    a.push(1);
+    let mut b: Vec<i64> = vec![7];
+    b.extend(200..228);
+    b.push(1);
+    let place = |fusion: Fusion, item| {
+        let fused = fusion.fuse(&[&a, &b]);
+        fused.iter().position(|&(found, _)| found == item)
+    };
+    assert!(place(Fusion::V1, 1) < place(Fusion::V1, 7));
+    assert!(place(Fusion::V2, 7) < place(Fusion::V2, 1));
+}
+
+#[test]
+fn names_lead_back_to_their_algorithms() {
+    for name in fusion::NAMES {
+        assert_eq!(Fusion::named(name).map(Fusion::name), Some(name));
+    }
+    for name in lexical::NAMES {
+        assert_eq!(Ranker::named(name).map(Ranker::name), Some(name));
+    }
+    assert_eq!(Fusion::named("cortex-rrf/3"), None);
+    assert_eq!(Ranker::named("cortex-bm25/3"), None);
+    assert_eq!(Ranker::named("CORTEX-BM25/1"), None);
 }

@@ -1,6 +1,7 @@
 //! Claims that a model made: the checks and the storage behind `cortex_build_commit`.
 
 use cortex_core::hash::Target;
+use cortex_core::index_text::{Header, Words};
 use cortex_core::nearest;
 use cortex_core::pool::{backoff, sift};
 use pgrx::JsonB;
@@ -9,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::ask::JsonText;
-use crate::chunk::{Title, Words, insert_postings, leaf, new_ids};
+use crate::chunk::{insert_postings, leaf, new_ids};
 use crate::db;
 use crate::error::{Fault, Outcome, given};
 use crate::put;
@@ -92,16 +93,16 @@ fn add_claims(
         .map_err(|error| Fault::internal(format!("claims to add: {error}")))?;
     let change = change_id(namespace_id)?;
     let claims = placed(version_id, drawn)?;
-    let title = db::write_one(
-        "SELECT d.title FROM cortex.document d WHERE d.version_id = $1",
+    let (title, dated) = db::write_one(
+        "SELECT d.title, d.dated FROM cortex.document d WHERE d.version_id = $1",
         &[version_id.into()],
-        |row| Ok(row.get::<String>(1)),
+        |row| Ok((row.get::<String>(1), row.get::<String>(2))),
     )?
-    .flatten();
-    let title = Title::new(title.as_deref());
+    .unwrap_or_default();
+    let header = Header::new(title.as_deref(), dated.as_deref());
     let words: Vec<Words> = claims
         .iter()
-        .map(|claim| title.words(&claim.body))
+        .map(|claim| header.words(&claim.body))
         .collect();
     let ids = new_ids(claims.len())?;
     let length: i64 = words.iter().map(|words| i64::from(words.length)).sum();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use cortex_core::chunker::{self, ChunkOptions};
 use cortex_core::hash::{Hash, Leaf, Target};
+use cortex_core::index_text::{self, Header, Words};
 use cortex_core::posting::{self, Hit};
 use cortex_core::{analyzer, extract};
 use pgrx::pg_sys::panic::ErrorReport;
@@ -259,38 +260,6 @@ struct Item {
     words: Words,
 }
 
-/// The terms of an item, those of its title included.
-pub struct Words {
-    /// How often each term occurs.
-    pub terms: BTreeMap<String, u32>,
-    /// Terms in all, repeats counted.
-    pub length: u32,
-}
-
-/// The terms of a document's title.
-pub struct Title(Words);
-
-impl Title {
-    /// None or blank: no terms.
-    pub fn new(title: Option<&str>) -> Self {
-        let (terms, length) = analyzer::term_counts(title.unwrap_or(""));
-        Title(Words { terms, length })
-    }
-
-    /// The terms of a chunk or claim of the document. The title answers for every part of it, as the header over
-    /// a served claim does.
-    pub fn words(&self, text: &str) -> Words {
-        let (mut terms, length) = analyzer::term_counts(text);
-        for (term, n) in &self.0.terms {
-            *terms.entry(term.clone()).or_default() += n;
-        }
-        Words {
-            terms,
-            length: length + self.0.length,
-        }
-    }
-}
-
 #[derive(Default)]
 struct Built {
     chunks: Vec<Item>,
@@ -299,13 +268,13 @@ struct Built {
 
 fn build(document: &Document) -> Built {
     let text = document.text.as_str();
-    let title = Title::new(document.title.as_deref());
+    let header = Header::new(document.title.as_deref(), document.dated.as_deref());
     let item = |start: usize, end: usize, tokens: u32, chunk: usize| Item {
         start,
         end,
         tokens,
         chunk,
-        words: title.words(&text[start..end]),
+        words: header.words(&text[start..end]),
     };
     let mut built = Built::default();
     for (n, chunk) in chunker::chunk(text, &ChunkOptions::default())
@@ -516,11 +485,11 @@ pub fn key32(bytes: Vec<u8>) -> Result<[u8; 32], Fault> {
         .map_err(|_| Fault::internal(format!("a digest or key of {found} bytes, expected 32")))
 }
 
-/// The text that is embedded for an item: its title gives it context.
+/// The text that is embedded for an item: date and title give it context.
 #[pg_extern(sql = r#"
-CREATE FUNCTION cortex._embedding_text(title text, body text) RETURNS text
+CREATE FUNCTION cortex._embedding_text(title text, dated text, body text) RETURNS text
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
 "#)]
-fn embedding_text(title: Option<&str>, body: Option<&str>) -> Option<String> {
-    Some(extract::embedding_text(title, body?))
+fn embedding_text(title: Option<&str>, dated: Option<&str>, body: Option<&str>) -> Option<String> {
+    Some(index_text::embedding_text(title, dated, body?))
 }

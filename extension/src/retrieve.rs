@@ -8,21 +8,20 @@ mod near;
 
 use std::collections::HashMap;
 
+use cortex_core::fusion::Fusion;
 use cortex_core::hash::Target;
+use cortex_core::phrase::Phrases;
 use cortex_core::receipt::{self, Nominator, State, Stats};
-use cortex_core::{analyzer, fusion, lexical, posting};
+use cortex_core::{lexical, posting};
 use pgrx::datum::DatumWithOid;
 
 use crate::db;
 use crate::error::Fault;
+use crate::held::{self, Held};
 use crate::kept::{self, Access};
 use crate::rights::Namespace;
+use crate::rules::Rules;
 use crate::sources;
-
-/// BM25 and fusion constants of ranker `cortex-bm25/1` and fusion `cortex-rrf/1`.
-pub const K1_MILLI: u32 = 1_200;
-pub const B_MILLI: u32 = 750;
-pub const RRF_K: u32 = fusion::RANK_OFFSET as u32;
 
 /// Candidates an arm gives at first; more are fetched when too few of them may be shown. Where two arms are fused the
 /// ranking depends on it.
@@ -54,6 +53,7 @@ pub struct QueryVector {
 /// One retrieval to run.
 pub struct Question<'a> {
     pub namespace: &'a Namespace,
+    pub rules: Rules,
     pub target: Target,
     pub query: &'a str,
     pub lexical: bool,
@@ -84,7 +84,8 @@ pub struct Found {
     pub nominator: Nominator,
     pub nominees: Vec<i64>,
     /// Items that matched in the arm that matched more. By vector the whole scope matches, or the nominees
-    /// where an index nominated.
+    /// where an index nominated. Of items whose text was not read for the query's phrases it is not known
+    /// whether they match; they count.
     pub matched: u64,
     /// Whether an arm had more than `depth` items.
     pub cut: bool,
@@ -141,14 +142,21 @@ pub fn present(namespace: i32) -> Result<Present, Fault> {
 pub fn search(question: &Question) -> Result<Found, Fault> {
     let scope = Scope::load(question)?;
     let stats = scope.stats()?;
+    let phrases = question.rules.phrases(question.query)?;
+    // By vector too, only what holds the phrases counts, and the words find it.
+    let by_words = !phrases.terms().is_empty();
     let mut holding = HashMap::new();
-    let lexical = if question.lexical {
-        scope.lexical(question.query, &stats, &mut holding)?
+    let mut lexical = if question.lexical || by_words {
+        scope.lexical(question.query, &phrases, &stats, &mut holding)?
     } else {
-        Vec::new()
+        Held::default()
     };
     let arm = match question.vector {
-        Some(query) => scope.vector(query, &stats)?,
+        Some(query) if by_words => scope.vector_of(query, &lexical)?,
+        Some(query) => {
+            let arm = scope.vector(query, &stats)?;
+            arm.holding(&phrases, question.target)?
+        }
         None => VectorArm {
             ranked: Vec::new(),
             nominator: Nominator::None,
@@ -156,16 +164,21 @@ pub fn search(question: &Question) -> Result<Found, Fault> {
             matched: 0,
         },
     };
+    if !question.lexical {
+        lexical = Held::default();
+    }
+    let unchecked = lexical.unchecked;
+    let lexical = lexical.ranked;
     let depth = question.depth as usize;
     // An index that nominated all it was asked for has more.
     let nominated_all = arm.nominator == Nominator::Approximate && arm.nominees.len() >= depth;
     let cut = lexical.len() > depth || arm.matched > depth as u64 || nominated_all;
-    let matched = (lexical.len() as u64).max(arm.matched);
+    let matched = (lexical.len() as u64 + unchecked).max(arm.matched);
     let lexical = &lexical[..lexical.len().min(depth)];
     let ranked = join(
         lexical,
         &arm.ranked,
-        question.lexical && question.vector.is_some(),
+        (question.lexical && question.vector.is_some()).then_some(question.rules.fusion),
     );
     Ok(Found {
         ranked,
@@ -179,7 +192,7 @@ pub fn search(question: &Question) -> Result<Found, Fault> {
 }
 
 /// Puts the arms' lists together: one arm keeps its own scores, two are fused by rank.
-fn join(lexical: &[(i64, i64)], vector: &[(i64, i64)], fused: bool) -> Vec<Ranked> {
+fn join(lexical: &[(i64, i64)], vector: &[(i64, i64)], fusion: Option<Fusion>) -> Vec<Ranked> {
     let place = |list: &[(i64, i64)]| -> HashMap<i64, (u32, i64)> {
         list.iter()
             .zip(1u32..)
@@ -187,11 +200,13 @@ fn join(lexical: &[(i64, i64)], vector: &[(i64, i64)], fused: bool) -> Vec<Ranke
             .collect()
     };
     let (by_word, by_vector) = (place(lexical), place(vector));
-    let order: Vec<(i64, i64)> = if fused {
-        let items = |list: &[(i64, i64)]| list.iter().map(|(item, _)| *item).collect::<Vec<_>>();
-        fusion::fuse(&[&items(lexical), &items(vector)])
-    } else {
-        [lexical, vector].concat()
+    let order: Vec<(i64, i64)> = match fusion {
+        Some(fusion) => {
+            let items =
+                |list: &[(i64, i64)]| list.iter().map(|(item, _)| *item).collect::<Vec<_>>();
+            fusion.fuse(&[&items(lexical), &items(vector)])
+        }
+        None => [lexical, vector].concat(),
     };
     order
         .into_iter()
@@ -214,6 +229,21 @@ struct VectorArm {
     nominator: Nominator,
     nominees: Vec<i64>,
     matched: u64,
+}
+
+impl VectorArm {
+    /// Keeps what holds phrases that the lexical index does not know, as they are of stop words only.
+    fn holding(mut self, phrases: &Phrases, target: Target) -> Result<Self, Fault> {
+        if phrases.is_empty() {
+            return Ok(self);
+        }
+        let before = self.ranked.len() as u64;
+        let held = held::holding(phrases, target, self.ranked)?;
+        let refused = before - held.unchecked - held.ranked.len() as u64;
+        self.matched = self.matched.saturating_sub(refused);
+        self.ranked = held.ranked;
+        Ok(self)
+    }
 }
 
 /// Which items a retrieval may find: namespace, kind, state, and the bindings that are out of it, being held at
@@ -317,15 +347,24 @@ impl<'a> Scope<'a> {
         })
     }
 
+    /// What holds a word of the query, and its phrases; in `holding`, how many items hold each word.
     fn lexical(
         &self,
         query: &str,
+        phrases: &Phrases,
         stats: &Stats,
         holding: &mut HashMap<String, u64>,
-    ) -> Result<Vec<(i64, i64)>, Fault> {
-        let terms = analyzer::query_terms(query);
+    ) -> Result<Held, Fault> {
+        let rules = self.question.rules;
+        let mut terms = rules.analyzer.query_terms(query);
+        for term in phrases.terms() {
+            // A query may have more terms than are ranked.
+            if !terms.contains(term) {
+                terms.push(term.clone());
+            }
+        }
         if terms.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Held::default());
         }
         let (join, visible) = self.visible("p");
         let hits = match self.question.target {
@@ -372,12 +411,23 @@ impl<'a> Scope<'a> {
             items: stats.items.max(longest),
             term_total: stats.term_total.max(1),
         };
-        let params = lexical::Params {
-            k1_milli: K1_MILLI,
-            b_milli: B_MILLI,
-        };
-        lexical::rank(&lists, stats, params)
-            .map_err(|error| Fault::internal(format!("lexical ranking: {error}")))
+        let ranked = lexical::rank(&lists, stats, rules.ranker.params())
+            .map_err(|error| Fault::internal(format!("lexical ranking: {error}")))?;
+        let ranked = held::with_all_words(phrases, &lists, ranked);
+        held::holding(phrases, self.question.target, ranked)
+    }
+
+    /// The vector arm over the items that hold the query's phrases: few, so all of them are scored.
+    fn vector_of(&self, query: &QueryVector, held: &Held) -> Result<VectorArm, Fault> {
+        let mut ranked = self.rescore(query, &held.items())?;
+        let matched = ranked.len() as u64 + held.unchecked;
+        ranked.truncate(self.question.depth as usize);
+        Ok(VectorArm {
+            ranked,
+            nominator: Nominator::Exact,
+            nominees: Vec::new(),
+            matched,
+        })
     }
 }
 

@@ -1,5 +1,7 @@
 //! `cortex_search`, which only reads, and `cortex_read_log`, which records a read.
 
+use std::cell::RefCell;
+
 use cortex_core::hash::{Context, Target, structure_hash};
 use cortex_core::receipt::Receipt;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -9,14 +11,16 @@ use crate::ask::JsonText;
 use crate::db;
 use crate::error::{Fault, Outcome, given};
 use crate::rights::{self, Owner};
-use crate::serve::{self, Request};
+use crate::serve::{self, Request, Unlike};
 use crate::vector::VectorRef;
 
 /// Most chunks one search returns.
 const MAX_K: i32 = 1_000;
 
 /// The best `k` chunks for a query that the caller may see, best first. Without `query_embedding` the lexical
-/// arm answers alone. Every row carries the receipt of the retrieval.
+/// arm answers alone. Quoted phrases of the query are conditions that every chunk meets. With
+/// `leave_out_repeats`, a chunk that says almost the same as one before it gives its place to the next. Every row
+/// carries the receipt of the retrieval, in which repeats are listed too.
 #[pg_extern(stable, parallel_restricted, requires = ["tables"])]
 #[expect(clippy::type_complexity, reason = "the columns of the result")]
 fn cortex_search(
@@ -25,6 +29,7 @@ fn cortex_search(
     k: default!(Option<i32>, 10),
     namespace: default!(Option<&str>, "'default'"),
     mode: default!(Option<&str>, "'auto'"),
+    leave_out_repeats: default!(Option<bool>, "false"),
 ) -> Result<
     TableIterator<
         'static,
@@ -49,6 +54,7 @@ fn cortex_search(
     let k = given(k, "k")?;
     let namespace = given(namespace, "namespace")?;
     let mode = given(mode, "mode")?;
+    let leave_out_repeats = given(leave_out_repeats, "leave_out_repeats")?;
     if !(1..=MAX_K).contains(&k) {
         return Err(Fault::argument(format!("k = {k} is outside 1 to {MAX_K}")).into());
     }
@@ -59,9 +65,18 @@ fn cortex_search(
         mode,
         target: Target::Chunk,
     };
-    let served = serve::serve(&request, |shown| shown.len() >= k as usize)?;
+    let unlike = RefCell::new(Unlike::default());
+    let served = serve::serve(&request, |shown| {
+        let enough = shown.len() >= k as usize;
+        enough && (!leave_out_repeats || unlike.borrow_mut().count(shown) >= k as usize)
+    })?;
     let receipt = served.receipt_text()?;
-    let rows = served.items.into_iter().zip(1..).map(move |(item, rank)| {
+    let mut items = served.items;
+    if leave_out_repeats {
+        items = unlike.into_inner().of(items);
+        items.truncate(k as usize);
+    }
+    let rows = items.into_iter().zip(1..).map(move |(item, rank)| {
         (
             rank,
             item.ranked.item,

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use cortex_core::distinct::Distinct;
 use cortex_core::hash::{Hash, Salt, Target, commit};
 use cortex_core::receipt::{
     Arm, Candidate, Cut, MAX_CONSIDERED, MAX_LIST, Nominator, Params, Receipt, ReceiptVersion,
     Space, State,
 };
-use cortex_core::{analyzer, fusion, lexical, vector as quant};
+use cortex_core::vector as quant;
 
 use crate::chunk::key32;
 use crate::error::Fault;
@@ -15,6 +16,7 @@ use crate::kept::{self, Access};
 use crate::retrieve::{self, Found, Present, QueryVector, Question, Ranked, When};
 use crate::rights::{self, Namespace, Owner};
 use crate::rows::{self, Rows};
+use crate::rules::Rules;
 use crate::vector::VectorRef;
 
 /// Candidates whose facts are fetched at first: mostly no more are needed.
@@ -45,6 +47,46 @@ struct SourceOf {
     binding_id: Option<i32>,
     key: Vec<String>,
     hash_key: [u8; 32],
+}
+
+/// Which items of a growing list say something that none before them says: near-duplicates fall out, by
+/// `cortex-distinct/1`.
+#[derive(Default)]
+pub struct Unlike {
+    distinct: Distinct,
+    /// Of each item looked at, its id and whether it is kept.
+    seen: Vec<(i64, bool)>,
+}
+
+impl Unlike {
+    /// How many of `items` are kept. Items that were looked at before are not compared again.
+    pub fn count(&mut self, items: &[Item]) -> usize {
+        let same = |at: usize, id: i64| items.get(at).is_some_and(|item| item.ranked.item == id);
+        // A deeper retrieval begins a new list, which may rank differently.
+        if !self
+            .seen
+            .iter()
+            .enumerate()
+            .all(|(at, &(id, _))| same(at, id))
+        {
+            *self = Self::default();
+        }
+        for item in &items[self.seen.len()..] {
+            let keep = self.distinct.add(&item.body).is_none();
+            self.seen.push((item.ranked.item, keep));
+        }
+        self.seen.iter().filter(|(_, keep)| *keep).count()
+    }
+
+    /// The items that are kept.
+    pub fn of(mut self, items: Vec<Item>) -> Vec<Item> {
+        self.count(&items);
+        items
+            .into_iter()
+            .zip(self.seen)
+            .filter_map(|(item, (_, keep))| keep.then_some(item))
+            .collect()
+    }
 }
 
 /// A retrieval as the caller asked for it.
@@ -110,6 +152,7 @@ pub fn serve(request: &Request, enough: impl Fn(&[Item]) -> bool) -> Result<Serv
     loop {
         let question = Question {
             namespace: &namespace,
+            rules: Rules::CURRENT,
             target: request.target,
             query: request.query,
             lexical: plan.arms.contains(&Arm::Lexical),
@@ -396,9 +439,9 @@ fn receipt(
         namespace: namespace.name.clone(),
         target: request.target,
         query: commitment(namespace, request.query)?,
-        analyzer: analyzer::NAME.into(),
-        ranker: lexical::NAME.into(),
-        fusion: fusion::NAME.into(),
+        analyzer: question.rules.analyzer.name().into(),
+        ranker: question.rules.ranker.name().into(),
+        fusion: question.rules.fusion.name().into(),
         arms: plan.arms.clone(),
         space: plan.space.clone(),
         query_vector: plan
@@ -408,9 +451,9 @@ fn receipt(
         params: Params {
             k: considered.max(1) as u32,
             depth: question.depth,
-            k1_milli: retrieve::K1_MILLI,
-            b_milli: retrieve::B_MILLI,
-            rrf_k: retrieve::RRF_K,
+            k1_milli: question.rules.ranker.params().k1_milli,
+            b_milli: question.rules.ranker.params().b_milli,
+            rrf_k: question.rules.fusion.rank_offset(),
         },
         state: state.clone(),
         stats: found.stats.clone(),

@@ -14,6 +14,7 @@ use crate::db;
 use crate::error::{Fault, Outcome, given};
 use crate::retrieve::{self, QueryVector, Question, Ranked, When};
 use crate::rights::{self, Namespace, Owner};
+use crate::rules::Rules;
 use crate::subxact;
 
 /// Longest trace that is looked at, in bytes; core refuses the same.
@@ -165,6 +166,7 @@ impl Store {
         let vector = query_vector(receipt)?;
         let question = Question {
             namespace: &self.namespace,
+            rules: Rules::of(receipt)?,
             target: receipt.target,
             query,
             lexical: receipt.arms.contains(&Arm::Lexical),
@@ -385,6 +387,7 @@ fn compare(store: &Store, receipt: &Receipt, query: &Hash) -> Result<Value, Faul
     let vector = query_vector(receipt)?;
     let question = Question {
         namespace: &store.namespace,
+        rules: Rules::of(receipt)?,
         target: receipt.target,
         query: &query.text,
         lexical: receipt.arms.contains(&Arm::Lexical),

@@ -22,8 +22,51 @@ mod words;
 
 use std::collections::{BTreeMap, HashSet};
 
-/// Name of this analyzer as recorded in receipts.
-pub const NAME: &str = "cortex-text/1";
+/// Name of the analyzer that new reads use.
+pub const NAME: &str = Analyzer::CURRENT.name();
+
+/// All names that a receipt may carry.
+pub const NAMES: [&str; 1] = [Analyzer::V1.name()];
+
+/// An analyzer by its name. What one gave, it gives for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Analyzer {
+    /// `cortex-text/1`, the functions of this module.
+    V1,
+}
+
+impl Analyzer {
+    /// The analyzer of new reads and of what is indexed now.
+    pub const CURRENT: Self = Self::V1;
+
+    /// The analyzer of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::V1]
+            .into_iter()
+            .find(|analyzer| analyzer.name() == name)
+    }
+
+    /// Its name as recorded in receipts.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V1 => "cortex-text/1",
+        }
+    }
+
+    /// See [`query_terms`].
+    pub fn query_terms(self, text: &str) -> Vec<String> {
+        match self {
+            Self::V1 => query_terms(text),
+        }
+    }
+
+    /// See [`analyze`].
+    pub fn analyze(self, text: &str) -> Vec<Token> {
+        match self {
+            Self::V1 => analyze(text),
+        }
+    }
+}
 
 /// Longest term in bytes; longer ones are cut at a character boundary.
 pub const MAX_TERM_BYTES: usize = 64;

@@ -6,11 +6,11 @@ use crate::canon::Value;
 use crate::trace::TRACE_VERSION;
 use crate::{analyzer, chunker, fusion, lexical, vector};
 
-const ANALYZERS: [&str; 1] = [analyzer::NAME];
+const ANALYZERS: &[&str] = &analyzer::NAMES;
 const CHUNKERS: [&str; 1] = [chunker::NAME];
-const FUSIONS: [&str; 1] = [fusion::NAME];
+const FUSIONS: &[&str] = &fusion::NAMES;
 const QUANTISERS: [&str; 1] = [vector::NAME];
-const RANKERS: [&str; 1] = [lexical::NAME];
+const RANKERS: &[&str] = &lexical::NAMES;
 /// Name of the program in `engine`; its version is free, since the algorithms carry their own.
 const ENGINE: &str = "cortex/";
 
@@ -23,15 +23,15 @@ pub(super) fn check(trace: &Value) -> Result<Checked, Failure> {
         let expected = format!("{ENGINE} and a version");
         return Err(Failure::new(Code::TVersion, "engine", expected, engine));
     }
-    one_of(trace.get("analyzer"), &ANALYZERS, "analyzer")?;
-    one_of(trace.get("ranker"), &RANKERS, "ranker")?;
+    one_of(trace.get("analyzer"), ANALYZERS, "analyzer")?;
+    one_of(trace.get("ranker"), RANKERS, "ranker")?;
     one_of(trace.get("chunker"), &CHUNKERS, "chunker")?;
     if let Some(Value::Array(rounds)) = trace.get("rounds") {
         for (i, round) in rounds.iter().enumerate() {
             let at = format!("rounds[{i}].receipt");
             let receipt = round.get("receipt");
             let member = |name| receipt.and_then(|receipt| receipt.get(name));
-            one_of(member("fusion"), &FUSIONS, &format!("{at}.fusion"))?;
+            one_of(member("fusion"), FUSIONS, &format!("{at}.fusion"))?;
             let quantiser = member("space").and_then(|space| space.get("quantiser"));
             one_of(quantiser, &QUANTISERS, &format!("{at}.space.quantiser"))?;
         }

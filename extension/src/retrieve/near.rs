@@ -16,6 +16,7 @@ use crate::error::{Fault, Outcome, given};
 use crate::kept::{self, Access};
 use crate::lookup;
 use crate::rights::{self, Namespace, Owner};
+use crate::rules::Rules;
 use crate::vector::{self, VectorRef};
 
 /// Most candidates that an approximate index nominates; beyond, the scope is scanned.
@@ -145,7 +146,11 @@ impl Scope<'_> {
         })
     }
 
-    fn rescore(&self, query: &QueryVector, nominees: &[i64]) -> Result<Vec<(i64, i64)>, Fault> {
+    pub(super) fn rescore(
+        &self,
+        query: &QueryVector,
+        nominees: &[i64],
+    ) -> Result<Vec<(i64, i64)>, Fault> {
         let (join, visible) = self.visible("e");
         let sql = format!(
             "SELECT scored.item_id, scored.score FROM ( \
@@ -277,6 +282,7 @@ fn index_finds_all(
 ) -> Result<bool, Fault> {
     let question = Question {
         namespace,
+        rules: Rules::CURRENT,
         target,
         query: "",
         lexical: false,

@@ -53,7 +53,7 @@ pub struct Step {
 pub struct Text {
     /// Chunk or claim.
     pub item_id: i64,
-    /// Its text with the title in front.
+    /// Its text with date and title in front.
     pub body: String,
 }
 

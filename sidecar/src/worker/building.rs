@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use cortex_core::extract;
+use cortex_core::index_text;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -242,12 +242,12 @@ async fn vectors(
     if worker.db.space_of(&job.namespace).await? != Some(ours) {
         return Ok(None);
     }
-    let title = job.source.title.as_deref();
+    let (title, dated) = (job.source.title.as_deref(), job.source.dated.as_deref());
     let texts: Vec<String> = claims
         .iter()
         .map(|claim| {
             let body: String = claim.claim.chars().take(EMBEDDED).collect();
-            extract::embedding_text(title, &body)
+            index_text::embedding_text(title, dated, &body)
         })
         .collect();
     Ok(embed(worker, &texts).await?.map(|vectors| (ours, vectors)))
