@@ -229,11 +229,15 @@ $$;
 CREATE FUNCTION cortex._space_pack(space integer, dims integer) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    part text;
 BEGIN
-    -- In the row's page and as it is: compressed or moved out, a scan would pay for every block.
-    EXECUTE format('CREATE TABLE cortex.%I (namespace_id integer NOT NULL, target "char" NOT NULL, block bytea STORAGE PLAIN NOT NULL)',
-                   'pack_' || space);
-    EXECUTE format('CREATE INDEX %I ON cortex.%I (namespace_id, target)', format('pack_%s_scope_idx', space), 'pack_' || space);
+    -- Of items that are served no more, only replays ask: their copies move to a table of their own.
+    FOREACH part IN ARRAY ARRAY['pack_' || space, 'pack_' || space || '_old'] LOOP
+        -- In the row's page and as it is: compressed or moved out, a scan would pay for every block.
+        EXECUTE format('CREATE TABLE cortex.%I (namespace_id integer NOT NULL, target "char" NOT NULL, block bytea STORAGE PLAIN NOT NULL)', part);
+        EXECUTE format('CREATE INDEX %I ON cortex.%I (namespace_id, target)', part || '_scope_idx', part);
+    END LOOP;
     EXECUTE format('CREATE TRIGGER cortex_pack AFTER INSERT ON cortex.%I REFERENCING NEW TABLE AS made FOR EACH STATEMENT '
                    'EXECUTE FUNCTION cortex._pack_new(%L, %L)', 'emb_' || space, 'pack_' || space, cortex._pack_capacity(dims));
     EXECUTE format('ALTER TABLE cortex.%I ENABLE ALWAYS TRIGGER cortex_pack', 'emb_' || space);
@@ -345,27 +349,76 @@ BEGIN
 END
 $$;
 
--- About how many vectors a space holds, by the size of its table.
+-- About how many copies of vectors a space holds for reads of now, by the size of their table.
 CREATE FUNCTION cortex._space_items(space integer, dims integer) RETURNS bigint
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT pg_relation_size(to_regclass('cortex.emb_' || $1)) / (4 * $2 + 80)
+    SELECT pg_relation_size(to_regclass('cortex.pack_' || $1)) / current_setting('block_size')::integer * cortex._pack_capacity($2)
 $$;
 
--- Measures the index of a space that has become so large that reads would ask it, and again whenever it has doubled.
-CREATE FUNCTION cortex._index_due(ns integer, space integer) RETURNS void
+-- Queues the upkeep of a space whose copies have doubled since the last one, at most every ten minutes.
+CREATE FUNCTION cortex._upkeep_queue(ns integer, space integer) RETURNS void
+    LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp
+AS $$
+    INSERT INTO cortex.job (namespace_id, kind, payload)
+    SELECT $1, 'upkeep', jsonb_build_object('space', s.id)
+      FROM cortex.space s
+     WHERE s.id = $2 AND cortex._space_items(s.id, s.dims) > 2 * coalesce(s.copied_items, 0) + 10000
+       AND (s.upkeep_at IS NULL OR s.upkeep_at < clock_timestamp() - interval '10 minutes' OR s.index_items IS NULL)
+    ON CONFLICT DO NOTHING
+$$;
+
+-- Puts the copies of a namespace in order and measures the space's index where reads would ask it.
+CREATE FUNCTION cortex._upkeep_run(ns integer, space integer) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     known cortex.space;
     items bigint;
 BEGIN
+    PERFORM cortex._repack(ns, space);
     SELECT * INTO known FROM cortex.space s WHERE s.id = space;
     items := cortex._space_items(space, known.dims);
-    IF items <= (cortex._pool_settings(ns) ->> 'exact_items')::bigint OR items < 2 * coalesce(known.index_items, 0) THEN
-        RETURN;
+    IF items > (cortex._pool_settings(ns) ->> 'exact_items')::bigint AND items >= 2 * coalesce(known.index_items, 0) THEN
+        PERFORM @extschema@.cortex_index_measure(n.name) FROM cortex.namespace n WHERE n.id = ns AND n.space_id = space;
     END IF;
-    PERFORM @extschema@.cortex_index_measure(n.name) FROM cortex.namespace n WHERE n.id = ns AND n.space_id = space;
+END
+$$;
+
+-- Moves the copies of items that are served no more (their version closed, or their claims evicted) out of the way of
+-- reads of now, and fills blocks that many small commits left half empty. Answers with what stays and what went.
+CREATE FUNCTION cortex._repack(ns integer, space integer, OUT kept bigint, OUT moved bigint)
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    capacity constant integer := (SELECT cortex._pack_capacity(s.dims) FROM cortex.space s WHERE s.id = space);
+BEGIN
+    -- One statement: what a concurrent commit adds stays where it puts it.
+    EXECUTE format($q$
+        WITH gone AS (
+            DELETE FROM cortex.%1$I p WHERE p.namespace_id = $1 RETURNING p.target, p.block
+        ), item AS (
+            SELECT DISTINCT g.target, i.id FROM gone g, unnest(cortex._pack_items(g.block)) i (id)
+        ), known AS MATERIALIZED (
+            SELECT item.target, e.item_id, e.embedding,
+                   v.closed_by IS NULL AND (item.target = 'k' OR EXISTS (
+                       SELECT FROM cortex.claim c JOIN cortex.unit u ON u.id = c.unit_id
+                        WHERE c.id = e.item_id AND u.evicted_by IS NULL)) AS served
+              FROM item JOIN cortex.%2$I e ON e.item_id = item.id JOIN cortex.source_version v ON v.id = e.version_id
+        ), part AS (
+            SELECT k.*, (row_number() OVER (PARTITION BY k.served, k.target ORDER BY k.item_id) - 1) / $2 AS block FROM known k
+        ), made AS (
+            SELECT p.served, p.target, cortex._pack(array_agg(p.item_id ORDER BY p.item_id),
+                                                    array_agg(p.embedding::real[] ORDER BY p.item_id)) AS block
+              FROM part p GROUP BY p.served, p.target, p.block
+        ), here AS (
+            INSERT INTO cortex.%1$I (namespace_id, target, block) SELECT $1, m.target, m.block FROM made m WHERE m.served
+        ), there AS (
+            INSERT INTO cortex.%3$I (namespace_id, target, block) SELECT $1, m.target, m.block FROM made m WHERE NOT m.served
+        )
+        SELECT count(*) FILTER (WHERE k.served), count(*) FILTER (WHERE NOT k.served) FROM known k$q$,
+        'pack_' || space, 'emb_' || space, 'pack_' || space || '_old') INTO kept, moved USING ns, capacity;
+    UPDATE cortex.space s SET copied_items = _repack.kept, upkeep_at = clock_timestamp() WHERE s.id = space;
 END
 $$;
 
@@ -451,7 +504,7 @@ BEGIN
     END IF;
     IF given = 0 THEN
         DELETE FROM cortex.job j WHERE j.id = held.id;
-        PERFORM cortex._index_due(held.namespace_id, space.id);
+        PERFORM cortex._upkeep_queue(held.namespace_id, space.id);
         RETURN jsonb_build_object('stored', 0, 'skipped', 0, 'done', true,
                                   'switched', cortex._space_switch(held.namespace_id, space.id));
     END IF;

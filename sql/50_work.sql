@@ -259,6 +259,9 @@ BEGIN
         SELECT b.rows::bigint AS rows, b.next IS NULL AS done, b.next AS next INTO step
           FROM cortex._reconcile_batch(held.payload, batch) b;
         held.payload := coalesce(step.next, held.payload);
+    WHEN 'upkeep' THEN
+        PERFORM cortex._upkeep_run(held.namespace_id, (held.payload ->> 'space')::integer);
+        SELECT 1::bigint AS rows, true AS done INTO step;
     ELSE
         RAISE EXCEPTION 'a job of kind % is not run by cortex_job_run', held.kind
             USING ERRCODE = 'invalid_parameter_value',
@@ -335,7 +338,7 @@ BEGIN
     LOOP
         sealed := sealed + @extschema@.cortex_seal();
         EXIT WHEN jobs >= max_jobs;
-        SELECT t.job_id INTO job FROM @extschema@.cortex_job_take(me, ARRAY['load', 'reconcile', 'chunk']) t;
+        SELECT t.job_id INTO job FROM @extschema@.cortex_job_take(me, ARRAY['load', 'reconcile', 'chunk', 'upkeep']) t;
         EXIT WHEN job IS NULL;
         jobs := jobs + 1;
         -- A job that cannot be done goes back to wait, or dies with its reason; the others go on.

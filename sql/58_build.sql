@@ -196,6 +196,10 @@ BEGIN
     -- No other space can be put to use until the commit, or it would miss these claims.
     PERFORM pg_advisory_xact_lock_shared(1668248697, ns);
     SELECT s.* INTO space FROM cortex.namespace n JOIN cortex.space s ON s.id = n.space_id WHERE n.id = ns;
+    IF given > 0 AND NOT EXISTS (SELECT FROM cortex.space s WHERE s.id = of_space) THEN
+        RAISE EXCEPTION 'the vectors are of space %, which there is not', coalesce(of_space::text, 'NULL')
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Name the space of the model that made them: of_space => cortex_space_register(..).';
+    END IF;
     IF of_space <> space.id THEN
         given := 0;
     END IF;
@@ -265,7 +269,8 @@ BEGIN
             'dropped_blank', sifted -> 'dropped' -> 'blank', 'dropped_ungrounded', sifted -> 'dropped' -> 'ungrounded',
             'dropped_unknown_chunk', sifted -> 'dropped' -> 'unknown_chunk', 'dropped_too_long', sifted -> 'dropped' -> 'too_long',
             'dropped_repeated', sifted -> 'dropped' -> 'repeated', 'dropped_no_room', sifted -> 'dropped' -> 'no_room'));
-    RETURN jsonb_build_object('admitted', cardinality(ids), 'dropped', sifted -> 'dropped', 'stale', false, 'unit_id', unit);
+    RETURN jsonb_build_object('admitted', cardinality(ids), 'dropped', sifted -> 'dropped', 'stale', false, 'unit_id', unit,
+                              'vectors', stored);
 END
 $$;
 

@@ -87,6 +87,19 @@ pub fn pack(vectors: &[(i64, &[f32])]) -> Result<Vec<u8>, VectorError> {
     Ok(block)
 }
 
+/// The items of a block.
+///
+/// # Errors
+/// Bytes that are no block.
+pub fn items(block: &[u8]) -> Result<Vec<i64>, NoBlock> {
+    let block = Block::read(block)?;
+    Ok(block
+        .items
+        .iter()
+        .map(|id| i64::from_le_bytes(*id))
+        .collect())
+}
+
 /// The parts of a block.
 struct Block<'a> {
     items: &'a [[u8; 8]],
@@ -157,6 +170,8 @@ pub struct Scan<'q> {
     /// `wanted` items score at least this; whoever cannot reach it is let go.
     bar: f64,
     seen: usize,
+    /// How many must be found before the bar is looked at again.
+    patience: usize,
 }
 
 /// What a scan nominates.
@@ -181,6 +196,7 @@ impl<'q> Scan<'q> {
             found: Vec::new(),
             bar: f64::NEG_INFINITY,
             seen: 0,
+            patience: 4 * wanted.max(1) + 1_024,
         }
     }
 
@@ -220,8 +236,11 @@ impl<'q> Scan<'q> {
             }
         }
         self.seen += block.items.len();
-        if self.found.len() >= 4 * self.wanted + 1_024 {
+        if self.found.len() >= self.patience {
             self.raise();
+            // Items that are all but equally near cannot be told apart here: looking again after each block would cost
+            // as much as there are of them, every time.
+            self.patience = self.patience.max(2 * self.found.len());
         }
         Ok(())
     }
@@ -342,6 +361,24 @@ mod tests {
         let vectors: Vec<(i64, &[f32])> = (0..20).map(|id| (id, values.as_slice())).collect();
         assert!(pack(&vectors).unwrap().len() <= BLOCK_BYTES);
         assert_eq!(capacity(16_000), 1);
+    }
+
+    #[test]
+    fn equal_vectors_are_all_nominated_and_looked_at_a_few_times() {
+        let values = [0.3_f32, -0.7, 0.2];
+        let vectors: Vec<(i64, &[f32])> = (0..20).map(|id| (id, values.as_slice())).collect();
+        let block = pack(&vectors).unwrap();
+        assert_eq!(items(&block).unwrap(), (0..20).collect::<Vec<i64>>());
+        let query = quantise(&values).unwrap();
+        let mut scan = Scan::new(&query, 1);
+        let mut looks = 0;
+        for _ in 0..5_000 {
+            let before = scan.patience;
+            scan.block(&block).unwrap();
+            looks += usize::from(scan.patience != before);
+        }
+        assert!(looks < 10, "{looks} looks");
+        assert_eq!(scan.end().items.len(), 100_000);
     }
 
     #[test]

@@ -80,6 +80,7 @@ pgrx::extension_sql_file!(
         chunk::embedding_text,
         vector::vector_fits,
         vector::pack,
+        vector::pack_items,
         vector::pack_capacity
     ]
 );

@@ -180,10 +180,10 @@ pub fn current_version(source_id: i64, now: &Now) -> Option<(pg_sys::ItemPointer
     found
 }
 
-/// The blocks of one-byte copies that a space has for a kind of item of a namespace, in the snapshot of the calling
+/// The blocks of one-byte copies in a table `pack_..` for a kind of item of a namespace, in the snapshot of the calling
 /// query, until `each` fails.
 pub fn blocks(
-    space: i32,
+    table: &str,
     namespace_id: i32,
     target: u8,
     mut each: impl FnMut(&[u8]) -> Result<(), Fault>,
@@ -194,11 +194,11 @@ pub fn blocks(
     let name = |text: String| {
         CString::new(text).map_err(|_| Fault::internal("a name holds a NUL byte".into()))
     };
-    let table = name(format!("pack_{space}"))?;
-    let index = name(format!("pack_{space}_scope_idx"))?;
+    let (table, index) = (name(table.to_owned())?, name(format!("{table}_scope_idx"))?);
     if relation(&table).is_none() {
         return Err(Fault::state(format!(
-            "embedding space {space} does not exist"
+            "table cortex.{} does not exist",
+            table.to_string_lossy()
         )));
     }
     let key = [

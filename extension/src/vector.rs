@@ -160,6 +160,16 @@ fn pack(items: Array<i64>, components: Array<f32>) -> Outcome<Vec<u8>> {
     Ok(block.map_err(|error| Fault::argument(format!("vectors to pack: {error}")))?)
 }
 
+/// The items of a block of one-byte copies.
+#[pg_extern(sql = r#"
+CREATE FUNCTION cortex._pack_items(block bytea) RETURNS bigint[]
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
+"#)]
+fn pack_items(block: &[u8]) -> Outcome<Vec<i64>> {
+    let items = packed::items(block);
+    Ok(items.map_err(|error| Fault::argument(format!("a block of copies: {error}")))?)
+}
+
 /// How many vectors of `dims` dimensions a block holds.
 #[pg_extern(sql = r#"
 CREATE FUNCTION cortex._pack_capacity(dims integer) RETURNS integer

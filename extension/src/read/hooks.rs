@@ -78,6 +78,12 @@ fn called<T>(
     timeout_ms: i32,
     call: impl FnOnce(&str) -> Result<T, Fault>,
 ) -> Result<Result<T, String>, Fault> {
+    // SAFETY: a look at a variable of this backend.
+    #[cfg(any(feature = "pg14", feature = "pg15", feature = "pg16"))]
+    if unsafe { pg_sys::IsInParallelMode() } {
+        // Its faults are caught in a subtransaction, which these versions do not begin there.
+        return Ok(Err("it is not called in a parallel plan".into()));
+    }
     let deadline = Deadline::set(timeout_ms);
     let outcome = owner.as_caller(|| {
         Ok(subxact::guarded(|| {

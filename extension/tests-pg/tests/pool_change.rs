@@ -301,8 +301,12 @@ fn vectors_come_with_the_claims_or_are_made_later() {
     want(&mut client, "parts", &[]);
     let taken = take(&mut client, "w", "60 seconds").unwrap();
     let claims = json!(["Part 1 is red.", "Part 9 is red.", "", "Part 2 is blue."]);
-    let given =
-        |vectors: &[&str]| format!(", vectors => ARRAY['{}']::vector[]", vectors.join("','"));
+    let given = |vectors: &[&str]| {
+        format!(
+            ", vectors => ARRAY['{}']::vector[], of_space => 1",
+            vectors.join("','")
+        )
+    };
     for (vectors, says) in [
         (given(&["[1,0,0,0]"; 3]), "4 claims and 3 vectors"),
         (
@@ -328,7 +332,7 @@ fn vectors_come_with_the_claims_or_are_made_later() {
         .map(|n| vector_literal(&text_vector(&format!("v{n}"), 4)))
         .collect();
     let vectors = format!(
-        ", vectors => ARRAY['{}','{}','{}',NULL]::vector[]",
+        ", vectors => ARRAY['{}','{}','{}',NULL]::vector[], of_space => 1",
         literals[0], literals[1], literals[2]
     );
     let answer = commit(&mut client, taken.job, "w", &claims, &vectors);
@@ -355,7 +359,7 @@ fn claims_get_vectors_in_the_next_space_too() {
     let next = use_space(&mut client, "n", 3);
     want(&mut client, "parts", &[]);
     let taken = take(&mut client, "w", "60 seconds").unwrap();
-    let vectors = ", vectors => ARRAY['[1,0,0,0]']::vector[]";
+    let vectors = ", vectors => ARRAY['[1,0,0,0]']::vector[], of_space => 1";
     commit(
         &mut client,
         taken.job,
@@ -531,6 +535,20 @@ fn vectors_of_a_space_that_is_no_longer_used_are_left_out() {
     );
     let stored = "SELECT count(*) FROM cortex.emb_1 e JOIN cortex.claim c ON c.id = e.item_id \
                     JOIN cortex.unit u ON u.id = c.unit_id WHERE u.purpose = 'model'";
+    want(&mut client, "parts", &[]);
+    let taken = take(&mut client, "w", "60 seconds").unwrap();
+    for (of_space, says) in [("NULL", "NULL"), ("99", "99")] {
+        let sql = format!(
+            "SELECT cortex_build_commit({}, '[\"Part 1 is red.\"]', worker => 'w', vectors => ARRAY['[1,0,0,0]']::vector[], of_space => {of_space})",
+            taken.job
+        );
+        let (code, text) = failure(&mut client, &sql);
+        assert_eq!(code, "22023", "{text}");
+        assert!(
+            text.contains(&format!("of space {says}, which there is not")),
+            "{text}"
+        );
+    }
     let mut have = 0;
     for (claim, space, vectors_kept) in [("Part 1 is red.", other, 0), ("Part 2 is blue.", 1, 1)] {
         client
@@ -540,7 +558,11 @@ fn vectors_of_a_space_that_is_no_longer_used_are_left_out() {
         let taken = take(&mut client, "w", "60 seconds").unwrap();
         let more = format!(", vectors => ARRAY['[1,0,0,0]']::vector[], of_space => {space}");
         let answer = commit(&mut client, taken.job, "w", &json!([claim]), &more);
-        assert_eq!(answer["admitted"], 1, "{answer}");
+        assert_eq!(
+            (&answer["admitted"], &answer["vectors"]),
+            (&json!(1), &json!(vectors_kept)),
+            "{answer}"
+        );
         have += vectors_kept;
         assert_eq!(one::<i64>(&mut client, stored), have, "of space {space}");
         let jobs: i64 = one(

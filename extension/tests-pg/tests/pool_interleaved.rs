@@ -6,7 +6,9 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use cortex_extension_tests::pool::{build_all, long_text, modelled, reworded};
-use cortex_extension_tests::serving::{Random, cortex_work, json, put};
+use cortex_extension_tests::serving::{
+    Random, cortex_work, embed_with, json, put, use_space, vector_literal,
+};
 use cortex_extension_tests::{Database, one};
 use postgres::Client;
 use serde_json::{Value, json};
@@ -14,6 +16,7 @@ use serde_json::{Value, json};
 const SOURCES: usize = 6;
 const SESSIONS: usize = 10;
 const ROWS: usize = 40;
+const DIMS: usize = 8;
 
 /// What each session does, so that all of them together do what the environment asks for.
 fn rounds() -> usize {
@@ -101,6 +104,10 @@ fn read(client: &mut Client, random: &mut Random) {
         1 => format!("what does note {} say", random.below(ROWS)),
         _ => format!("which part is of round {}", random.below(90)),
     };
+    let vector = match random.below(2) {
+        0 => "NULL".to_owned(),
+        _ => format!("'{}'", vector_literal(&random.unit_vector(DIMS))),
+    };
     let sql = format!(
         "SELECT jsonb_array_length(r.claims), \
                 ARRAY(SELECT c.value::text FROM jsonb_array_elements(r.claims) c \
@@ -109,8 +116,10 @@ fn read(client: &mut Client, random: &mut Random) {
                           OR (c ->> 'artifact_id' LIKE 'row:note:%' \
                               AND NOT EXISTS (SELECT FROM note n WHERE 'row:note:[' || n.id || ']' = c ->> 'artifact_id' \
                                                  AND n.body = c ->> 'body')) \
-                          OR NOT EXISTS (SELECT FROM cortex.claim k WHERE k.id = (c ->> 'claim_id')::bigint)) \
-           FROM cortex_read('{question}', budget_tokens => {}) r",
+                          OR NOT EXISTS (SELECT FROM cortex.claim k WHERE k.id = (c ->> 'claim_id')::bigint) \
+                          OR EXISTS (SELECT FROM cortex.claim k JOIN cortex.unit u ON u.id = k.unit_id \
+                                      WHERE k.id = (c ->> 'claim_id')::bigint AND u.evicted_by IS NOT NULL)) \
+           FROM cortex_read('{question}', {vector}, budget_tokens => {}) r",
         60 + random.below(2_000)
     );
     let row = client.query_one(&sql, &[]).unwrap();
@@ -188,6 +197,15 @@ fn faults(client: &mut Client) -> Vec<String> {
             "SELECT count(*) FROM (SELECT FROM cortex.claim c JOIN cortex.unit u ON u.id = c.unit_id AND u.purpose = 'model' GROUP BY c.unit_id, c.body HAVING count(*) > 1) x",
         ),
         (
+            "a vector, a copy or a posting without its item",
+            "SELECT (SELECT count(*) FROM cortex.emb_1 e WHERE NOT EXISTS (SELECT FROM cortex.claim c WHERE c.id = e.item_id) \
+                                                           AND NOT EXISTS (SELECT FROM cortex.chunk c WHERE c.id = e.item_id)) \
+                  + (SELECT count(*) FROM cortex.unit_chunk k WHERE NOT EXISTS (SELECT FROM cortex.chunk c WHERE c.id = k.chunk_id)) \
+                  + (SELECT count(*) FROM cortex.claim c WHERE NOT EXISTS (SELECT FROM cortex.unit u WHERE u.id = c.unit_id)) \
+                  + abs((SELECT count(*) FROM cortex.emb_1) - (SELECT coalesce(sum(cardinality(cortex._pack_items(p.block))), 0) \
+                          FROM (SELECT block FROM cortex.pack_1 UNION ALL SELECT block FROM cortex.pack_1_old) p))::bigint",
+        ),
+        (
             "a claim of an uncovered chunk",
             "SELECT count(*) FROM cortex.claim c JOIN cortex.unit u ON u.id = c.unit_id AND u.purpose = 'model', unnest(c.chunk_ids) i \
            WHERE NOT EXISTS (SELECT FROM cortex.unit_chunk k WHERE k.unit_id = u.id AND k.chunk_id = i)",
@@ -214,6 +232,7 @@ fn readers_writers_and_builders_together() {
             ROWS - 1
         ))
         .unwrap();
+    use_space(&mut client, "m", DIMS);
     let rounds = rounds();
     let start = Arc::new(Barrier::new(SESSIONS + 1));
     let stop = Arc::new(AtomicBool::new(false));
@@ -221,9 +240,17 @@ fn readers_writers_and_builders_together() {
         let (mut session, start, stop) = (database.connect(), start.clone(), stop.clone());
         thread::spawn(move || {
             start.wait();
+            let (mut random, mut turns) = (Random::new(99), 0);
             while !stop.load(Ordering::Relaxed) {
-                // Seals, and chunks what changed, as a worker does.
+                // Seals, chunks and embeds what changed, and puts copies in order, as a worker does.
                 session.batch_execute("SELECT cortex_work(50)").unwrap();
+                embed_with(&mut session, |_, dims| random.unit_vector(dims));
+                turns += 1;
+                if turns % 50 == 0 {
+                    session
+                        .batch_execute("SELECT cortex._repack(1, 1)")
+                        .unwrap();
+                }
             }
         })
     };

@@ -31,7 +31,7 @@ pub use listener::{CHANNEL, connect as connect_listener};
 pub use status::{Status, View};
 
 /// Kinds of jobs that the extension runs by itself, step by step.
-const SQL_KINDS: [&str; 3] = ["load", "reconcile", "chunk"];
+const SQL_KINDS: [&str; 4] = ["load", "reconcile", "chunk", "upkeep"];
 
 /// What a worker is made of. Cheap to clone; its tasks share it.
 #[derive(Clone)]
