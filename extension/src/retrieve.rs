@@ -12,7 +12,7 @@ use cortex_core::fusion::Fusion;
 use cortex_core::hash::Target;
 use cortex_core::phrase::Phrases;
 use cortex_core::receipt::{self, Nominator, State, Stats};
-use cortex_core::{lexical, posting};
+use cortex_core::{fusion, lexical, posting};
 use pgrx::datum::DatumWithOid;
 
 use crate::db;
@@ -25,7 +25,7 @@ use crate::sources;
 
 /// Candidates an arm gives at first; more are fetched when too few of them may be shown. Where two arms are fused the
 /// ranking depends on it.
-pub const DEPTH: u32 = 100;
+pub const DEPTH: u32 = fusion::DEPTH;
 /// The same for the vector arm alone, which pays for each.
 pub const NEAR_DEPTH: u32 = 64;
 /// Most candidates an arm gives at all.

@@ -8,7 +8,7 @@ use cortex_core::receipt::{
     Arm, Candidate, Cut, MAX_CONSIDERED, MAX_LIST, Nominator, Params, Receipt, ReceiptVersion,
     Space, State,
 };
-use cortex_core::vector as quant;
+use cortex_core::{fusion, vector as quant};
 
 use crate::chunk::key32;
 use crate::error::Fault;
@@ -166,7 +166,7 @@ pub fn serve(request: &Request, enough: impl Fn(&[Item]) -> bool) -> Result<Serv
         let (items, considered) = gate.walk(&found, request.target, &enough)?;
         let exhausted = considered == found.ranked.len();
         if exhausted && found.cut && depth < retrieve::MAX_DEPTH && !enough(&items) {
-            depth = (depth * 5).min(retrieve::MAX_DEPTH);
+            depth = (depth * fusion::DEEPER).min(retrieve::MAX_DEPTH);
             continue;
         }
         let receipt = receipt(

@@ -2,7 +2,9 @@
 //! prefix of what is served at a larger one. Needs a server in CORTEX_TEST_PG18_URL or CORTEX_TEST_PG16_URL.
 
 use cortex_core::tokens;
-use cortex_extension_tests::serving::{Random, put};
+use cortex_extension_tests::serving::{
+    Random, cortex_work, embed_with, put, use_space, vector_literal,
+};
 use cortex_extension_tests::{Database, failure};
 use postgres::Client;
 
@@ -199,4 +201,61 @@ fn inv_08_a_budget_out_of_range_is_refused() {
         "exactly what was announced"
     );
     assert!(read(&mut client, "pump", needs - 1).claims.is_empty());
+}
+
+/// So many claims that a larger budget looks deeper into both arms than a smaller one.
+#[test]
+fn inv_08_a_prefix_however_deep_the_arms_are_looked_into() {
+    const DIMS: usize = 16;
+    let (_database, mut client) = Database::with_cortex();
+    client
+        .batch_execute(
+            "CREATE TABLE item (id int PRIMARY KEY, body text); \
+             INSERT INTO item SELECT g, 'The valve number ' || g || ' was checked by the crew ' || g % 7 || '.' FROM generate_series(1, 1200) g; \
+             SELECT cortex_bind('item', text_columns => '{body}')",
+        )
+        .unwrap();
+    cortex_work(&mut client);
+    use_space(&mut client, "m", DIMS);
+    let mut random = Random::new(8);
+    embed_with(&mut client, |_, dims| random.unit_vector(dims));
+    client.batch_execute("SELECT cortex_seal()").unwrap();
+    let mut depths = std::collections::BTreeSet::new();
+    for mode in ["auto", "vector", "lexical"] {
+        for _ in 0..4 {
+            let vector = vector_literal(&random.unit_vector(DIMS));
+            let vector = if mode == "lexical" {
+                "NULL".into()
+            } else {
+                format!("'{vector}'")
+            };
+            let mut served: Vec<i64> = Vec::new();
+            let mut payload = String::new();
+            for budget in [300, 1_000, 2_000, 4_000, 12_000] {
+                let row = client
+                    .query_one(
+                        &format!(
+                            "SELECT ARRAY(SELECT (c ->> 'claim_id')::bigint FROM jsonb_array_elements(claims) WITH ORDINALITY e (c, n) ORDER BY n), \
+                                    payload, (receipt::jsonb #>> '{{params,depth}}')::int \
+                               FROM cortex_read('which valve was checked', {vector}, {budget}, mode => '{mode}', strategy => 'context_only')"
+                        ),
+                        &[],
+                    )
+                    .unwrap();
+                let now: Vec<i64> = row.get(0);
+                let text: String = row.get(1);
+                assert!(now.len() > served.len(), "{mode} at {budget}");
+                assert_eq!(now[..served.len()], served, "{mode} at {budget}");
+                assert!(text.starts_with(&payload), "{mode} at {budget}");
+                depths.insert((mode, row.get::<_, i32>(2)));
+                (served, payload) = (now, text);
+            }
+        }
+    }
+    for deep in [("auto", 500), ("vector", 320), ("lexical", 500)] {
+        assert!(
+            depths.contains(&deep),
+            "no read looked that deep: {depths:?}"
+        );
+    }
 }

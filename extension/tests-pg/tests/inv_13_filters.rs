@@ -179,7 +179,8 @@ fn copies_of_what_is_gone_move_away(client: &mut Client) {
         ),
         0
     );
-    embed_with(client, |_, _| clustered(&mut Random::new(17)));
+    let mut random = Random::new(17);
+    embed_with(client, |_, _| clustered(&mut random));
     client.batch_execute("SELECT cortex_seal()").unwrap();
 }
 
