@@ -5,6 +5,10 @@ use std::collections::HashMap;
 /// Name of this fusion as recorded in receipts.
 pub const NAME: &str = "cortex-rrf/1";
 
+/// Name under which the same sum orders what one arm found by its own ranks and those of another arm, which scored
+/// nothing else.
+pub const RERANK: &str = "cortex-rerank/1";
+
 /// Added to each rank, so that the first places of one list do not drown the agreement of several.
 /// The value of the original paper (Cormack, Clarke and Büttcher, 2009).
 pub const RANK_OFFSET: i64 = 60;
