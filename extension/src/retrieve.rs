@@ -64,6 +64,8 @@ pub struct Question<'a> {
     pub depth: u32,
     /// Items an approximate index once nominated: rescored instead of searched for.
     pub nominees: Option<&'a [i64]>,
+    /// The vector arm scores what the lexical arm found, and nothing else.
+    pub rerank: bool,
 }
 
 /// One ranked item. Ranks start at 1 within the arm.
@@ -147,7 +149,17 @@ pub fn search(question: &Question) -> Result<Found, Fault> {
     } else {
         Vec::new()
     };
+    let depth = question.depth as usize;
     let arm = match question.vector {
+        Some(query) if question.rerank => {
+            let found = lexical.iter().take(depth).map(|(item, _)| *item);
+            VectorArm {
+                ranked: scope.rescore(query, &found.collect::<Vec<i64>>())?,
+                nominator: Nominator::Lexical,
+                nominees: Vec::new(),
+                matched: 0,
+            }
+        }
         Some(query) => scope.vector(query, &stats)?,
         None => VectorArm {
             ranked: Vec::new(),
@@ -156,7 +168,6 @@ pub fn search(question: &Question) -> Result<Found, Fault> {
             matched: 0,
         },
     };
-    let depth = question.depth as usize;
     // An index that nominated all it was asked for has more.
     let nominated_all = arm.nominator == Nominator::Approximate && arm.nominees.len() >= depth;
     let cut = lexical.len() > depth || arm.matched > depth as u64 || nominated_all;

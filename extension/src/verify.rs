@@ -27,11 +27,12 @@ const MAX_TRACE: usize = 8 << 20;
 fn cortex_verify(
     trace_id: Option<i64>,
     question: default!(Option<&str>, "NULL"),
+    exhaustive: default!(bool, false),
 ) -> Outcome<JsonB> {
     let trace_id = given(trace_id, "trace_id")?;
     let owner = Owner::enter()?;
     let (namespace, body) = stored(&owner, trace_id)?;
-    Ok(report(&body, question, Some(namespace))?)
+    Ok(report(&body, question, exhaustive, Some(namespace))?)
 }
 
 /// Verifies the text of a trace, as stored or as handed on. Beyond its roots it is checked against this
@@ -40,6 +41,7 @@ fn cortex_verify(
 fn cortex_verify_text(
     trace: Option<&str>,
     question: default!(Option<&str>, "NULL"),
+    exhaustive: default!(bool, false),
 ) -> Outcome<JsonB> {
     let trace = given(trace, "trace")?;
     let owner = Owner::enter()?;
@@ -49,7 +51,7 @@ fn cortex_verify_text(
         None
     };
     let namespace = named.and_then(|name| rights::readable(&name, owner.caller()).ok());
-    Ok(report(trace, question, namespace)?)
+    Ok(report(trace, question, exhaustive, namespace)?)
 }
 
 /// The canonical text of a stored trace: what `cortex_verify(text)` and the verifiers outside take.
@@ -81,11 +83,13 @@ fn stored(owner: &Owner, trace_id: i64) -> Result<(Namespace, String), Fault> {
 fn report(
     body: &str,
     question: Option<&str>,
+    exhaustive: bool,
     namespace: Option<Namespace>,
 ) -> Result<JsonB, Fault> {
     let options = Options {
         question,
         question_salt: None,
+        exhaustive,
     };
     let mut store = namespace.map(Store::new);
     let report = verify(
@@ -125,7 +129,11 @@ impl Evidence for Store {
     }
 
     fn replay(&mut self, receipt: &Receipt, query: &str) -> Result<Replay, String> {
-        self.guarded(|store| store.rerun(receipt, query).map(Replay::Done))
+        self.guarded(|store| store.rerun(receipt, query, false).map(Replay::Done))
+    }
+
+    fn scan(&mut self, receipt: &Receipt, query: &str) -> Result<Replay, String> {
+        self.guarded(|store| store.rerun(receipt, query, true).map(Replay::Done))
     }
 }
 
@@ -161,7 +169,7 @@ impl Store {
         Ok(found.map_or(Lookup::Missing, Lookup::Found))
     }
 
-    fn rerun(&self, receipt: &Receipt, query: &str) -> Result<Replayed, Fault> {
+    fn rerun(&self, receipt: &Receipt, query: &str, scan: bool) -> Result<Replayed, Fault> {
         let vector = query_vector(receipt)?;
         let question = Question {
             namespace: &self.namespace,
@@ -172,8 +180,9 @@ impl Store {
             when: When::At(&receipt.state),
             barred: &receipt.barred,
             depth: receipt.params.depth,
-            nominees: (receipt.nominator == Nominator::Approximate)
+            nominees: (receipt.nominator == Nominator::Approximate && !scan)
                 .then_some(receipt.nominees.as_slice()),
+            rerank: receipt.nominator == Nominator::Lexical,
         };
         let found = retrieve::search(&question)?;
         let considered = (receipt.params.k as usize).min(found.ranked.len());
@@ -242,26 +251,28 @@ fn recomputed(
 }
 
 /// An item as it is stored, with the leaf that was kept beside it.
-struct Kept {
-    item: StoredItem,
+pub struct Kept {
+    pub item: StoredItem,
     leaf: Vec<u8>,
 }
 
-/// Items of a namespace by id, whether their versions are current or not.
-fn stored_items(
+/// Items of a namespace by id, whether their versions are current or not. Call it as the owner.
+pub fn stored_items(
     namespace: &Namespace,
     target: Target,
     ids: &[i64],
 ) -> Result<std::collections::HashMap<i64, Kept>, Fault> {
     let sql = match target {
         Target::Chunk => {
-            "SELECT i.id, i.body, s.hash_key, s.artifact_id, v.id, v.content_hash, i.start_byte, i.end_byte, i.leaf \
+            "SELECT i.id, i.body, s.hash_key, s.artifact_id, v.id, v.content_hash, i.start_byte, i.end_byte, i.leaf, d.equality \
                FROM cortex.chunk i JOIN cortex.source_version v ON v.id = i.version_id \
+               LEFT JOIN cortex.document d ON d.version_id = v.id \
                JOIN cortex.source s ON s.id = v.source_id WHERE i.namespace_id = $1 AND i.id = ANY ($2)"
         }
         Target::Claim => {
-            "SELECT i.id, i.body, s.hash_key, s.artifact_id, v.id, v.content_hash, i.start_bytes[1], i.end_bytes[1], i.leaf \
+            "SELECT i.id, i.body, s.hash_key, s.artifact_id, v.id, v.content_hash, i.start_bytes[1], i.end_bytes[1], i.leaf, d.equality \
                FROM cortex.claim i JOIN cortex.source_version v ON v.id = i.version_ids[1] \
+               LEFT JOIN cortex.document d ON d.version_id = v.id \
                JOIN cortex.source s ON s.id = v.source_id WHERE i.namespace_id = $1 AND i.id = ANY ($2)"
         }
     };
@@ -272,6 +283,10 @@ fn stored_items(
             artifact: row.must(4)?,
             version: row.must(5)?,
             content: Hash(key32(row.must::<Vec<u8>>(6)?)?),
+            equality: match row.get::<Vec<u8>>(10) {
+                Some(digest) => Some(Hash(key32(digest)?)),
+                None => None,
+            },
             start: row.must::<i32>(7)?.max(0) as u64,
             end: row.must::<i32>(8)?.max(0) as u64,
         };
@@ -393,6 +408,7 @@ fn compare(store: &Store, receipt: &Receipt, query: &Hash) -> Result<Value, Faul
         barred: &receipt.barred,
         depth: receipt.params.depth,
         nominees: None,
+        rerank: receipt.nominator == Nominator::Lexical,
     };
     let found = retrieve::search(&question)?;
     let now: Vec<i64> = found

@@ -157,12 +157,21 @@ pub struct Statement {
 impl Statement {
     /// What [`Statement::supported`] must be, given the checks.
     pub fn holds(&self, rule: QuoteRule) -> bool {
-        let checks = || self.citations.iter().map(|citation| citation.check);
-        let fails = |check| matches!(check, Check::Misattributed | Check::Absent);
-        checks().any(|check| counts(check, rule))
-            && !checks().any(fails)
-            && self.numbers != Numbers::Unsupported
+        let checks: Vec<Check> = self
+            .citations
+            .iter()
+            .map(|citation| citation.check)
+            .collect();
+        supported(&checks, self.numbers, rule)
     }
+}
+
+/// Whether checks support a statement: a citation counts, no quote fails, no number is missing.
+fn supported(checks: &[Check], numbers: Numbers, rule: QuoteRule) -> bool {
+    let fails = |check: &Check| matches!(check, Check::Misattributed | Check::Absent);
+    checks.iter().any(|check| counts(*check, rule))
+        && !checks.iter().any(fails)
+        && numbers != Numbers::Unsupported
 }
 
 fn counts(check: Check, rule: QuoteRule) -> bool {
@@ -286,6 +295,14 @@ pub struct Judged {
     pub citations: Vec<(Span, Check, Option<u32>)>,
     /// What came of the numbers.
     pub numbers: Numbers,
+}
+
+impl Judged {
+    /// Whether the statement is supported.
+    pub fn supported(&self, rule: QuoteRule) -> bool {
+        let checks: Vec<Check> = self.citations.iter().map(|(_, check, _)| *check).collect();
+        supported(&checks, self.numbers, rule)
+    }
 }
 
 /// The items of a trace's evidence, in their order, ready to be searched for quotes.
