@@ -164,7 +164,7 @@ AS $$
                                     'cortex_unit_evict', 'cortex_pool_purge', 'cortex_gate_measure', 'cortex_index_measure',
                                     'cortex_space_register', 'cortex_space_wanting', 'cortex_space_use', 'cortex_source_put',
                                     'cortex_source_changed', 'cortex_source_deleted', 'cortex_has_source', 'cortex_source_list',
-                                    'cortex_version', 'cortex_health', 'cortex_verify_all']
+                                    'cortex_version', 'cortex_health', 'cortex_verify_all', 'cortex_audit']
            END)
      ORDER BY 1
 $$;

@@ -19,11 +19,22 @@ CREATE TABLE cortex.ask_round (
     CONSTRAINT ask_round_pkey PRIMARY KEY (ask_id, i)
 );
 
+-- What the last audit said of each trace.
+CREATE TABLE cortex.trace_check (
+    trace_id bigint NOT NULL,
+    namespace_id integer NOT NULL,
+    checked_at timestamptz NOT NULL,
+    ok boolean NOT NULL,
+    report jsonb,                            -- level, outcome and the first failure, of a trace that failed
+    CONSTRAINT trace_check_pkey PRIMARY KEY (trace_id)
+);
+CREATE INDEX trace_check_checked_idx ON cortex.trace_check (checked_at);
+
 DO $dump$
 DECLARE
     part text;
 BEGIN
-    FOREACH part IN ARRAY ARRAY['ask', 'ask_round', 'ask_id_seq'] LOOP
+    FOREACH part IN ARRAY ARRAY['ask', 'ask_round', 'ask_id_seq', 'trace_check'] LOOP
         PERFORM pg_catalog.pg_extension_config_dump(('cortex.' || part)::pg_catalog.regclass, '');
     END LOOP;
 END
@@ -54,3 +65,48 @@ SELECT a.id AS ask_id,
        (SELECT count(*) FROM cortex.ask_round r WHERE r.ask_id = a.id) AS rounds
   FROM cortex.ask a JOIN cortex.namespace n ON n.id = a.namespace_id
  WHERE a.asked_by = current_user;
+
+-- Verifies traces that no audit has looked at, then those looked at longest ago, a day at least. A trace that fails and
+-- did not before leaves an event. Answers with {"checked": n, "failed": [{"trace_id", "namespace", "step", "code", "where"}]},
+-- the new failures only.
+CREATE FUNCTION cortex_audit(max_traces integer DEFAULT 100) RETURNS jsonb
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    trace record;
+    report jsonb;
+    checked integer := 0;
+    failed jsonb := '[]';
+    told jsonb;
+BEGIN
+    IF max_traces IS NULL OR max_traces NOT BETWEEN 1 AND 10000 THEN
+        RAISE EXCEPTION 'max_traces = % is outside 1 to 10000', max_traces USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    -- One audit at a time; the other has nothing to add.
+    IF NOT pg_try_advisory_xact_lock(1668248696, 7) THEN
+        RETURN jsonb_build_object('checked', 0, 'failed', failed);
+    END IF;
+    FOR trace IN
+        (SELECT t.id, t.namespace_id, true AS was_ok FROM cortex.trace t
+          WHERE NOT EXISTS (SELECT FROM cortex.trace_check c WHERE c.trace_id = t.id) ORDER BY t.id LIMIT max_traces)
+        UNION ALL
+        (SELECT c.trace_id, c.namespace_id, c.ok FROM cortex.trace_check c
+          WHERE c.checked_at < clock_timestamp() - interval '1 day' ORDER BY c.checked_at LIMIT max_traces)
+        LIMIT max_traces
+    LOOP
+        report := cortex._verify_trace(trace.id);
+        checked := checked + 1;
+        INSERT INTO cortex.trace_check (trace_id, namespace_id, checked_at, ok, report)
+        VALUES (trace.id, trace.namespace_id, clock_timestamp(), (report ->> 'ok')::boolean,
+                CASE WHEN NOT (report ->> 'ok')::boolean THEN report - 'steps' END)
+        ON CONFLICT ON CONSTRAINT trace_check_pkey DO UPDATE
+           SET checked_at = EXCLUDED.checked_at, ok = EXCLUDED.ok, report = EXCLUDED.report;
+        IF NOT (report ->> 'ok')::boolean AND trace.was_ok THEN
+            told := jsonb_build_object('trace_id', trace.id, 'step', report -> 'failed_step', 'code', report -> 'code', 'where', report -> 'where');
+            PERFORM cortex._report(trace.namespace_id, 'trace_failed', told);
+            failed := failed || (told || jsonb_build_object('namespace', (SELECT n.name FROM cortex.namespace n WHERE n.id = trace.namespace_id)));
+        END IF;
+    END LOOP;
+    RETURN jsonb_build_object('checked', checked, 'failed', failed);
+END
+$$;

@@ -4,7 +4,9 @@
 pub mod analyzer;
 pub mod canon;
 pub mod chunker;
+pub mod dossier;
 pub mod excerpt;
+pub mod explain;
 pub mod extract;
 pub mod family;
 pub mod fusion;

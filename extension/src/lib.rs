@@ -121,7 +121,11 @@ pgrx::extension_sql_file!(
     name = "gate",
     requires = ["build", gate::sample, gate::ceiling, gate::due]
 );
-pgrx::extension_sql_file!("../../sql/70_ask.sql", name = "ask", requires = ["tables"]);
+pgrx::extension_sql_file!(
+    "../../sql/70_ask.sql",
+    name = "ask",
+    requires = ["tables", "event", verify::all::verify_trace]
+);
 pgrx::extension_sql_file!(
     "../../sql/60_views.sql",
     name = "views",

@@ -14,7 +14,7 @@ use crate::receipt::{
     require,
 };
 
-pub use super::status::{expected_gaps, expected_status, status};
+pub use super::status::{expected_gaps, expected_status, status, status_without};
 
 /// Longest role name, in bytes, with room above PostgreSQL's 63.
 const MAX_ROLE: usize = 255;

@@ -128,3 +128,33 @@ fn shown(gaps: &[Gap]) -> String {
         gaps => gaps,
     }
 }
+
+/// The status that the answer would have if only the evidence of `standing` counted (one flag for each piece): what
+/// rests on the rest is supported no more, and a round that selected none of what stands has selected nothing.
+pub fn status_without(trace: &Trace, standing: &[bool]) -> (Status, Option<Reason>) {
+    let mut less = trace.clone();
+    let stands = |n: u32| {
+        let place = (n as usize).checked_sub(1);
+        place
+            .and_then(|i| standing.get(i))
+            .copied()
+            .unwrap_or(false)
+    };
+    let mut left = trace.evidence.iter().filter(|item| stands(item.n));
+    let items: std::collections::HashSet<i64> = left.by_ref().map(|item| item.item).collect();
+    for round in &mut less.rounds {
+        round.selected.retain(|item| items.contains(item));
+    }
+    less.evidence.retain(|item| stands(item.n));
+    let families: std::collections::HashSet<u32> =
+        less.evidence.iter().map(|item| item.family).collect();
+    less.answer.families = families.len() as u32;
+    for statement in &mut less.answer.statements {
+        statement.supported &= statement
+            .citations
+            .iter()
+            .all(|citation| stands(citation.n));
+    }
+    less.answer.gaps = expected_gaps(&less.planned, &less.rounds);
+    expected_status(&less)
+}

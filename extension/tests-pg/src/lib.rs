@@ -5,6 +5,7 @@
 
 pub mod asks;
 pub mod pool;
+pub mod server;
 pub mod serving;
 
 use std::collections::BTreeMap;

@@ -1,13 +1,18 @@
-//! `cortex_verify` and `cortex_drift`: a trace against what the database holds.
+//! `cortex_verify`: a trace against what the database holds.
+
+pub mod all;
+mod drift;
+mod tell;
 
 use cortex_core::hash::{Hash, Leaf, Salt, SaltedText, Target};
 use cortex_core::receipt::{Arm, Candidate, Nominator, Receipt};
 use cortex_core::trace::Trace;
 use cortex_core::vector as quant;
-use cortex_core::verify::{Evidence, Lookup, Options, Replay, Replayed, StoredItem, verify};
-use pgrx::JsonB;
+use cortex_core::verify::{
+    Evidence, Lookup, Options, Replay, Replayed, Report, StoredItem, verify,
+};
 use pgrx::prelude::*;
-use serde_json::{Value, json};
+use pgrx::{JsonB, pg_sys};
 
 use crate::chunk::key32;
 use crate::db;
@@ -22,8 +27,7 @@ const MAX_TRACE: usize = 8 << 20;
 /// Verifies a stored trace: its roots, its evidence against the stored text, and its retrieval replayed at the
 /// recorded state. *Verified* means recorded, bound and replayable; it never means true. Every step says what
 /// was expected and what was found; bad data gives a report, not an error.
-// Parallel unsafe: a subtransaction cannot begin in parallel mode.
-#[pg_extern(stable, requires = ["tables"])]
+#[pg_extern(stable, parallel_restricted, requires = ["tables"])]
 fn cortex_verify(
     trace_id: Option<i64>,
     question: default!(Option<&str>, "NULL"),
@@ -37,7 +41,7 @@ fn cortex_verify(
 
 /// Verifies the text of a trace, as stored or as handed on. Beyond its roots it is checked against this
 /// database where the caller may read the namespace that it names.
-#[pg_extern(stable, name = "cortex_verify", requires = ["tables"])]
+#[pg_extern(stable, parallel_restricted, name = "cortex_verify", requires = ["tables"])]
 fn cortex_verify_text(
     trace: Option<&str>,
     question: default!(Option<&str>, "NULL"),
@@ -86,6 +90,19 @@ fn report(
     exhaustive: bool,
     namespace: Option<Namespace>,
 ) -> Result<JsonB, Fault> {
+    let report = run(body, question, exhaustive, namespace)?;
+    let value = serde_json::to_value(&report)
+        .map_err(|error| Fault::internal(format!("report: {error}")))?;
+    Ok(JsonB(value))
+}
+
+/// The report on the text of a trace, against this database where a namespace is given.
+fn run(
+    body: &str,
+    question: Option<&str>,
+    exhaustive: bool,
+    namespace: Option<Namespace>,
+) -> Result<Report, Fault> {
     let options = Options {
         question,
         question_salt: None,
@@ -97,12 +114,10 @@ fn report(
         &options,
         store.as_mut().map(|store| store as &mut dyn Evidence),
     );
-    if let Some(interruption) = store.and_then(|store| store.interruption) {
-        return Err(interruption);
+    match store.and_then(|store| store.interruption) {
+        Some(interruption) => Err(interruption),
+        None => Ok(report),
     }
-    let value = serde_json::to_value(&report)
-        .map_err(|error| Fault::internal(format!("report: {error}")))?;
-    Ok(JsonB(value))
 }
 
 /// This database as the verifier's store. What fails while it is asked becomes a failed step of the report, be it
@@ -146,7 +161,13 @@ impl Store {
     }
 
     fn guarded<T>(&mut self, work: impl FnOnce(&Self) -> Result<T, Fault>) -> Result<T, String> {
-        subxact::guarded(|| work(self)).map_err(|fault| {
+        // A subtransaction cannot begin in parallel mode; there an error of the server goes through.
+        // SAFETY: reads a backend variable.
+        let result = match unsafe { pg_sys::IsInParallelMode() } {
+            true => work(self),
+            false => subxact::guarded(|| work(self)),
+        };
+        result.map_err(|fault| {
             let told = fault.message().to_owned();
             if fault.concerns_the_caller() {
                 self.interruption = Some(fault);
@@ -327,105 +348,4 @@ fn query_vector(receipt: &Receipt) -> Result<Option<QueryVector>, Fault> {
             space.id, space.digest
         ))),
     }
-}
-
-/// How today differs from a trace's state: what became of each piece of evidence, and how the same retrieval
-/// would come out now. Drift is no failure: the trace stays what it was.
-#[pg_extern(stable, parallel_restricted, requires = ["tables"])]
-fn cortex_drift(trace_id: i64) -> Outcome<JsonB> {
-    let owner = Owner::enter()?;
-    let (namespace, body) = stored(&owner, trace_id)?;
-    let trace = Trace::from_text(&body).map_err(|error| {
-        Fault::state(format!("trace {trace_id} cannot be read: {error}"))
-            .hint("Run cortex_verify to see where it breaks.")
-    })?;
-    let evidence: Vec<Value> = trace
-        .evidence
-        .iter()
-        .map(|item| {
-            let (now, by, at) = fate(item.version)?;
-            Ok(
-                json!({"n": item.n, "artifact_id": item.artifact, "version_id": item.version,
-                      "now": now, "superseded_by": by, "since": at}),
-            )
-        })
-        .collect::<Result<_, Fault>>()?;
-    let present = retrieve::present(namespace.id)?;
-    let store = Store::new(namespace);
-    let mut rounds = Vec::new();
-    for round in &trace.rounds {
-        rounds.push(compare(&store, &round.receipt, &round.query)?);
-    }
-    let changed = evidence
-        .iter()
-        .filter(|item| item["now"] != "unchanged")
-        .count();
-    Ok(JsonB(json!({
-        "trace_id": trace_id,
-        "recorded_seq": trace.state.seq,
-        "present_seq": present.state.seq,
-        "evidence_changed": changed,
-        "evidence": evidence,
-        "rounds": rounds,
-    })))
-}
-
-/// What became of a source version.
-fn fate(version: i64) -> Result<(String, Option<i64>, Option<String>), Fault> {
-    let found = db::read_one(
-        "SELECT CASE WHEN v.closed_by IS NULL AND EXISTS (SELECT FROM cortex.hold h WHERE h.binding_id = s.binding_id AND h.released_by IS NULL) THEN 'held' \
-                     WHEN v.closed_by IS NULL THEN 'unchanged' WHEN n.id IS NULL THEN 'deleted' ELSE 'superseded' END, \
-                n.id, c.made_at::text \
-           FROM cortex.source_version v JOIN cortex.source s ON s.id = v.source_id \
-           LEFT JOIN cortex.change c ON c.id = v.closed_by \
-           LEFT JOIN cortex.source_version n ON n.source_id = v.source_id AND n.closed_by IS NULL AND n.id <> v.id \
-          WHERE v.id = $1",
-        &[version.into()],
-        |row| {
-            Ok((
-                row.must::<String>(1)?,
-                row.get::<i64>(2),
-                row.get::<String>(3),
-            ))
-        },
-    )?;
-    Ok(found.unwrap_or(("unknown".into(), None, None)))
-}
-
-/// The round's retrieval run at the present state, against what it gave then.
-fn compare(store: &Store, receipt: &Receipt, query: &Hash) -> Result<Value, Fault> {
-    let Lookup::Found(query) = store.committed(query)? else {
-        return Ok(json!({"retrieval": "not compared: the query was erased"}));
-    };
-    let vector = query_vector(receipt)?;
-    let question = Question {
-        namespace: &store.namespace,
-        target: receipt.target,
-        query: &query.text,
-        lexical: receipt.arms.contains(&Arm::Lexical),
-        vector: vector.as_ref(),
-        when: When::Now,
-        barred: &receipt.barred,
-        depth: receipt.params.depth,
-        nominees: None,
-        rerank: receipt.nominator == Nominator::Lexical,
-    };
-    let found = retrieve::search(&question)?;
-    let now: Vec<i64> = found
-        .ranked
-        .iter()
-        .take(receipt.considered())
-        .map(|ranked| ranked.item)
-        .collect();
-    let then: Vec<i64> = receipt
-        .candidates
-        .iter()
-        .map(|candidate| candidate.item)
-        .collect();
-    let kept = then.iter().filter(|item| now.contains(item)).count();
-    let entered = now.iter().filter(|item| !then.contains(item)).count();
-    Ok(
-        json!({"candidates_then": then.len(), "still_found": kept, "left": then.len() - kept, "entered": entered,
-              "same_order": now == then}),
-    )
 }
