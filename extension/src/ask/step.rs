@@ -201,8 +201,18 @@ pub fn select(
         "evidence_left": most - evidence,
         "rounds_left": ask.rounds_left(),
         "waiting": ask.queries_waiting(),
+        "next": next_query(ask),
         "may_refine": !ask.stalled() && ask.queries_waiting() < ask.rounds_left(),
     }))
+}
+
+/// The words of the query that the next round runs, for a host that embeds them.
+fn next_query(ask: &Ask) -> Option<&str> {
+    if ask.rounds_left() == 0 {
+        return None;
+    }
+    let waiting = ask.waiting.first().map(|waiting| waiting.query.as_str());
+    waiting.or_else(|| ask.planned_left().first().map(String::as_str))
 }
 
 /// Queues a refinement.

@@ -3,7 +3,7 @@
 //! CORTEX_TEST_PG16_URL.
 
 use cortex_extension_tests::serving::{
-    Random, ask, cortex_work, embed, embed_with, must_verify, put, text_vector, use_space,
+    Random, ask, cortex_work, embed, embed_with, json, must_verify, put, text_vector, use_space,
     vector_literal, verify,
 };
 use cortex_extension_tests::{Database, one};
