@@ -147,19 +147,15 @@ fn open(
         (Some(embedding), Some(space)) => Some(serve::quantised(space, embedding)?),
         _ => None,
     };
+    let space = namespace.space;
     Ok((
-        Namespace {
-            id: namespace.id,
-            name: namespace.name,
-            secret: namespace.secret,
-            space: namespace.space,
-        },
+        namespace,
         Ask {
             question,
             mode,
             policy,
             state: present.state,
-            space: namespace.space,
+            space,
             components,
             planned,
             told: None,

@@ -145,7 +145,11 @@ impl Scope<'_> {
         })
     }
 
-    fn rescore(&self, query: &QueryVector, nominees: &[i64]) -> Result<Vec<(i64, i64)>, Fault> {
+    pub(super) fn rescore(
+        &self,
+        query: &QueryVector,
+        nominees: &[i64],
+    ) -> Result<Vec<(i64, i64)>, Fault> {
         let (join, visible) = self.visible("e");
         let sql = format!(
             "SELECT scored.item_id, scored.score FROM ( \
@@ -285,6 +289,7 @@ fn index_finds_all(
         barred: &[],
         depth: NEAR_DEPTH,
         nominees: None,
+        rerank: false,
     };
     let scope = Scope::load(&question)?;
     let top = |arm: VectorArm| -> Vec<i64> {
