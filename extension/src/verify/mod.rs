@@ -31,9 +31,10 @@ const MAX_TRACE: usize = 8 << 20;
 fn cortex_verify(
     trace_id: Option<i64>,
     question: default!(Option<&str>, "NULL"),
-    exhaustive: default!(bool, false),
+    exhaustive: default!(Option<bool>, false),
 ) -> Outcome<JsonB> {
     let trace_id = given(trace_id, "trace_id")?;
+    let exhaustive = given(exhaustive, "exhaustive")?;
     let owner = Owner::enter()?;
     let (namespace, body) = stored(&owner, trace_id)?;
     Ok(report(&body, question, exhaustive, Some(namespace))?)
@@ -45,9 +46,10 @@ fn cortex_verify(
 fn cortex_verify_text(
     trace: Option<&str>,
     question: default!(Option<&str>, "NULL"),
-    exhaustive: default!(bool, false),
+    exhaustive: default!(Option<bool>, false),
 ) -> Outcome<JsonB> {
     let trace = given(trace, "trace")?;
+    let exhaustive = given(exhaustive, "exhaustive")?;
     let owner = Owner::enter()?;
     let named = if trace.len() <= MAX_TRACE {
         Trace::from_text(trace).ok().map(|trace| trace.namespace)

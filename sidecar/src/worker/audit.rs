@@ -10,7 +10,7 @@ use super::backoff::Backoff;
 use crate::error::{Failure, Outcome};
 
 /// How often traces are looked at while there are none left.
-const EVERY: Duration = Duration::from_secs(30);
+const EVERY: Duration = Duration::from_secs(10);
 /// Traces of one call. Others can be verified meanwhile, and the worker can stop between calls.
 const AT_ONCE: i32 = 20;
 
