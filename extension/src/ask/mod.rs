@@ -12,7 +12,7 @@ mod step;
 
 use std::ffi::CStr;
 
-use cortex_core::hash::Hash;
+use cortex_core::hash::{Context, Hash, digest};
 use cortex_core::trace::{Mode, rules};
 use pgrx::callconv::{Arg, ArgAbi};
 use pgrx::pg_sys::panic::ErrorReport;
@@ -118,9 +118,7 @@ fn open(
         })
         .collect::<Result<_, _>>()?;
     // The rules know commitments only; equal texts have equal ones.
-    let stand_in = |text: &str| {
-        Hash(cortex_core::hash::digest(cortex_core::hash::Context::Question, text.as_bytes()).0)
-    };
+    let stand_in = |text: &str| digest(Context::Question, text.as_bytes());
     let plan: Vec<Hash> = planned.iter().map(|text| stand_in(text)).collect();
     rules::plan(mode, stand_in(&question), &plan).map_err(|broken| {
         Fault::argument(format!("sub_questions: expected {}", broken.expected))
@@ -374,6 +372,7 @@ fn cortex_ask_answer(
 
 /// Closes an ask: its trace is recorded, its texts are moved beside it, and the ask is gone.
 #[pg_extern(volatile, requires = ["tables"])]
+#[expect(clippy::type_complexity, reason = "the columns of the result")]
 fn cortex_ask_close(
     ask_id: Option<i64>,
 ) -> Result<
@@ -440,6 +439,7 @@ fn cortex_ask_abandon(ask_id: Option<i64>) -> Outcome<()> {
 /// Asks without a model, in one call: evidence and quotes, never prose. The same question at the same state gives the
 /// same trace, and says `already`.
 #[pg_extern(volatile, requires = ["tables"])]
+#[expect(clippy::type_complexity, reason = "the columns of the result")]
 fn cortex_ask(
     question: Option<&str>,
     query_embedding: default!(Option<VectorRef>, "NULL"),

@@ -157,7 +157,7 @@ fn a_workers_audit_tells_of_each_failure_once() {
         json!({"trace_id": first, "step": "roots", "code": "T_ROOT", "where": "roots.principal"})
     );
     listener.batch_execute("SELECT 1").unwrap();
-    assert!(listener.notifications().len() > 0);
+    assert!(!listener.notifications().is_empty());
     // It fails again tomorrow, which is no news.
     client
         .batch_execute("UPDATE cortex.trace_check SET checked_at = now() - interval '25 hours'")
