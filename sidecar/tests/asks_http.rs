@@ -216,5 +216,26 @@ async fn a_worker_embeds_for_an_ask_and_audits_its_trace() {
         &format!("SELECT EXISTS (SELECT FROM cortex.trace_check WHERE trace_id = {id} AND ok)"),
     )
     .await;
+    // The stored trace is changed behind everyone's back: the next audit tells, by event and in health.
+    run(
+        &mut session,
+        &format!("UPDATE cortex.trace SET body = replace(body, '\"max_rounds\":4', '\"max_rounds\":5') WHERE id = {id}"),
+    )
+    .await;
+    run(
+        &mut session,
+        "UPDATE cortex.trace_check SET checked_at = now() - interval '2 days'",
+    )
+    .await;
+    until(
+        &mut session,
+        "told",
+        "SELECT EXISTS (SELECT FROM cortex_events() WHERE kind = 'trace_failed' AND detail ->> 'code' = 'T_ROOT')",
+    )
+    .await;
+    let health = server.get("/api/v1/health", 200).await.json();
+    assert_eq!(health["database"]["failed_traces"], 1);
+    let warned = health["warnings"].to_string();
+    assert!(warned.contains("1 traces do not verify"), "{warned}");
     worker.stop().await;
 }
