@@ -174,7 +174,7 @@ pub fn serve_pinned(
 
 /// The bindings of a namespace whose tables `user` may not SELECT from at all. They are left out before anything is
 /// ranked: what fills the list must not be rows that the caller could never see. Columns are checked for each row.
-fn barred(namespace: &Namespace, user: pgrx::pg_sys::Oid) -> Result<Vec<i64>, Fault> {
+pub fn barred(namespace: &Namespace, user: pgrx::pg_sys::Oid) -> Result<Vec<i64>, Fault> {
     kept::read(
         Access::Index,
         "SELECT b.id FROM cortex.binding b WHERE b.namespace_id = $1 AND NOT coalesce(( \

@@ -7,8 +7,10 @@ use cortex_core::verify::Bundle;
 use pgrx::prelude::*;
 
 use super::{MAX_TRACE, Store, stored};
+use crate::db;
 use crate::error::{Fault, Outcome, given};
 use crate::rights::{Namespace, Owner};
+use crate::serve;
 
 fn read(trace_id: Option<i64>) -> Result<(Namespace, Trace), Fault> {
     let trace_id = given(trace_id, "trace_id")?;
@@ -63,9 +65,30 @@ fn cortex_dossier(
 }
 
 /// The items and texts that a verifier without the database needs to check a trace's evidence (L2), as `evidence/1`.
-/// The file shows them, and the keys of the cited sources, to whoever has it.
+/// The file shows them, and the keys of the cited sources, to whoever has it. It holds whole chunks, of which the ask
+/// showed excerpts; so the caller must still be allowed to read the tables that they come from.
 #[pg_extern(stable, parallel_restricted, requires = ["tables"])]
 fn cortex_trace_evidence(trace_id: Option<i64>) -> Outcome<String> {
+    let (namespace, trace) = read(trace_id)?;
+    {
+        let owner = Owner::enter()?;
+        let versions: Vec<i64> = trace.evidence.iter().map(|item| item.version).collect();
+        let barred = serve::barred(&namespace, owner.caller())?;
+        let closed = db::read_one(
+            "SELECT b.name FROM cortex.source_version v JOIN cortex.source s ON s.id = v.source_id \
+               JOIN cortex.binding b ON b.id = s.binding_id \
+              WHERE v.id = ANY ($1) AND b.id = ANY ($2) ORDER BY b.id LIMIT 1",
+            &[versions.into(), barred.into()],
+            |row| row.must::<String>(1),
+        )?;
+        if let Some(name) = closed {
+            return Err(Fault::privilege(format!(
+                "evidence of this trace comes from the table of binding {name}, which you may not read any more"
+            ))
+            .hint("cortex_verify and cortex_dossier work without it.")
+            .into());
+        }
+    }
     let text = bundle(trace_id)?.1.to_text();
     Ok(text.map_err(|error| Fault::internal(format!("evidence: {error}")))?)
 }

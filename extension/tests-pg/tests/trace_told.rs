@@ -2,7 +2,7 @@
 
 use cortex_extension_tests::asks::{answer, close, corpus, open, round, select};
 use cortex_extension_tests::serving::{Role, ask, cortex_work, json, put};
-use cortex_extension_tests::{Database, failure, one};
+use cortex_extension_tests::{Database, bind, failure, one};
 use postgres::Client;
 use serde_json::{Value, json};
 
@@ -315,6 +315,39 @@ fn an_explanation_comes_from_the_trace_alone() {
         failure(&mut client, "SELECT cortex_explain(repeat('x', 8388609))").0,
         "54000"
     );
+}
+
+#[test]
+fn whole_chunks_are_handed_out_only_while_their_table_may_be_read() {
+    let (database, mut client) = Database::with_cortex();
+    client
+        .batch_execute("CREATE TABLE note (id int PRIMARY KEY, body text); INSERT INTO note VALUES (1, 'The valve is red.')")
+        .unwrap();
+    bind(&mut client, "note", "");
+    cortex_work(&mut client);
+    let role = Role::new(&database, "r", "");
+    client
+        .batch_execute(&format!(
+            "SELECT cortex_grant('default', '{0}'); GRANT SELECT ON note TO {0}",
+            role.name
+        ))
+        .unwrap();
+    let mut reader = role.login(&database);
+    let trace = ask(&mut reader, "valve", "").id;
+    let call = format!("SELECT cortex_trace_evidence({trace})");
+    let whole: String = one(&mut reader, &call);
+    assert!(whole.contains("The valve is red."));
+    // Changed since: still the version that was cited.
+    client
+        .batch_execute("UPDATE note SET body = 'Else.'; SELECT cortex_work()")
+        .unwrap();
+    assert_eq!(one::<String>(&mut reader, &call), whole);
+    client
+        .batch_execute(&format!("REVOKE SELECT ON note FROM {}", role.name))
+        .unwrap();
+    assert_eq!(failure(&mut reader, &call).0, "42501");
+    let report = json(&mut reader, &format!("cortex_verify({trace})"));
+    assert_eq!(report["level"], "L4");
 }
 
 #[test]
