@@ -458,6 +458,7 @@ fn inv_16_readers_cannot_touch_the_tables_or_the_internal_functions() {
         "cortex_version",
         "cortex_build_want",
         "cortex_drill",
+        "cortex_unit_claims",
         "cortex_events",
         "cortex_stats",
     ];
