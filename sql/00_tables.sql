@@ -182,8 +182,10 @@ CREATE TABLE cortex.document (
     chunker text NOT NULL,
     analyzer text NOT NULL,
     note text,                               -- why there are no chunks, where something kept them away
+    equality bytea NOT NULL,                 -- of the text, keyed by the namespace: tells copies
     added_by bigint NOT NULL,
-    CONSTRAINT document_pkey PRIMARY KEY (version_id)
+    CONSTRAINT document_pkey PRIMARY KEY (version_id),
+    CONSTRAINT document_equality_check CHECK (pg_catalog.octet_length(equality) = 32)
 );
 CREATE INDEX document_added_idx ON cortex.document (added_by);
 

@@ -141,7 +141,7 @@ $$;
 -- The views that readers may see.
 CREATE FUNCTION cortex._reader_views() RETURNS text
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp
-AS $$ SELECT 'cortex.namespaces, cortex.bindings, cortex.traces, cortex.jobs, cortex.pool_stats' $$;
+AS $$ SELECT 'cortex.namespaces, cortex.bindings, cortex.traces, cortex.asks, cortex.jobs, cortex.pool_stats' $$;
 
 -- The public functions by who needs them.
 CREATE FUNCTION cortex._signatures(audience text) RETURNS SETOF text
@@ -154,6 +154,8 @@ AS $$
      WHERE d.deptype = 'e' AND d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclass
        AND p.proname = ANY (CASE audience
            WHEN 'reader' THEN ARRAY['cortex_search', 'cortex_read', 'cortex_read_log', 'cortex_ask', 'cortex_verify',
+                                    'cortex_ask_open', 'cortex_ask_round', 'cortex_ask_select', 'cortex_ask_refine', 'cortex_ask_answer',
+                                    'cortex_ask_close', 'cortex_ask_abandon', 'cortex_verify_all', 'cortex_explain', 'cortex_dossier', 'cortex_trace_evidence',
                                     'cortex_drift', 'cortex_trace', 'cortex_has_source', 'cortex_source_list', 'cortex_version',
                                     'cortex_build_want', 'cortex_drill', 'cortex_unit_claims', 'cortex_events', 'cortex_stats']
            WHEN 'worker' THEN ARRAY['cortex_seal', 'cortex_work', 'cortex_job_take', 'cortex_job_run',
@@ -162,7 +164,7 @@ AS $$
                                     'cortex_unit_evict', 'cortex_pool_purge', 'cortex_gate_measure', 'cortex_index_measure',
                                     'cortex_space_register', 'cortex_space_wanting', 'cortex_space_use', 'cortex_source_put',
                                     'cortex_source_changed', 'cortex_source_deleted', 'cortex_has_source', 'cortex_source_list',
-                                    'cortex_version', 'cortex_health']
+                                    'cortex_version', 'cortex_health', 'cortex_verify_all', 'cortex_audit']
            END)
      ORDER BY 1
 $$;

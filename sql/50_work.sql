@@ -19,6 +19,7 @@ BEGIN
             USING ERRCODE = 'invalid_transaction_state', HINT = 'Call it in a transaction of its own.';
     END IF;
     PERFORM pg_advisory_xact_lock(1668248696, 1);  -- 'corx'
+    PERFORM cortex._asks_expire();
 
     WITH waiting AS MATERIALIZED (
         SELECT id FROM cortex.change WHERE seq IS NULL ORDER BY id LIMIT 10000

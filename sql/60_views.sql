@@ -185,6 +185,8 @@ BEGIN
         'oldest_unsealed_seconds', (SELECT coalesce(extract(epoch FROM clock_timestamp() - min(made_at)), 0)::float8 FROM cortex.change WHERE seq IS NULL),
         'jobs', (SELECT coalesce(jsonb_object_agg(kind || '_' || state, n), '{}') FROM (SELECT kind, state, count(*) AS n FROM cortex.job GROUP BY 1, 2) j),
         'dead_jobs', (SELECT count(*) FROM cortex.job WHERE state = 'dead'),
+        'open_asks', (SELECT count(*) FROM cortex.ask),
+        'failed_traces', (SELECT count(*) FROM cortex.trace_check WHERE NOT ok),
         'held_bindings', (SELECT count(DISTINCT binding_id) FROM cortex.hold WHERE released_by IS NULL AND reason <> 'unbound'),
         'not_chunked', (SELECT count(*) FROM cortex.document d JOIN cortex.source_version v ON v.id = d.version_id AND v.closed_by IS NULL WHERE d.note IS NOT NULL),
         'bytes', (SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -195,5 +197,5 @@ $$;
 CREATE VIEW cortex.health WITH (security_barrier) AS
 SELECT h.* FROM jsonb_to_record(@extschema@.cortex_health()) AS h (
     extension text, schema text, postgres text, pgvector text, pgvector_warning text, recovery boolean, spaces jsonb,
-    namespaces bigint, unsealed bigint, oldest_unsealed_seconds float8, jobs jsonb, dead_jobs bigint,
+    namespaces bigint, unsealed bigint, oldest_unsealed_seconds float8, jobs jsonb, dead_jobs bigint, open_asks bigint, failed_traces bigint,
     held_bindings bigint, not_chunked bigint, bytes bigint);

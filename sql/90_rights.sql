@@ -19,4 +19,7 @@ $rights$;
 -- What the planner should expect of them.
 ALTER FUNCTION cortex_search(text, vector, integer, text, text, boolean) ROWS 10;
 ALTER FUNCTION cortex_read(text, vector, integer, text, text, text, text) ROWS 1;
-ALTER FUNCTION cortex_ask(text, vector, text, jsonb, text) ROWS 1;
+ALTER FUNCTION cortex_ask(text, vector, text, jsonb, text, text[]) ROWS 1;
+ALTER FUNCTION cortex_ask_open(text, text, jsonb, vector, text, text[]) ROWS 1;
+ALTER FUNCTION cortex_ask_round(bigint, vector) ROWS 80;
+ALTER FUNCTION cortex_ask_close(bigint) ROWS 1;

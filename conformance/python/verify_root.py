@@ -6,7 +6,7 @@ import sys
 from blake3 import blake3
 
 HEAD = ("v", "engine", "analyzer", "ranker", "chunker", "origin", "namespace", "state", "mode",
-        "plan", "certificate", "log")
+        "plan", "certificate", "log", "rules", "planned")
 
 
 def canonical(value):

@@ -5,6 +5,7 @@
 //! by a rule and not stored. The files are written by [`vectors::generate`] and checked, from the
 //! files alone, by [`vectors::check`].
 
+pub mod asks;
 pub mod claim_pool;
 pub mod library;
 #[cfg(feature = "ollama")]

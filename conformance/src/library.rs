@@ -8,14 +8,14 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cortex_core::fusion::Fusion;
-use cortex_core::hash::{Hash, Key, Leaf, Salt, SaltedText, Target, commit, content_hash};
+use cortex_core::hash::{
+    Hash, Key, Leaf, Salt, SaltedText, Target, commit, content_hash, equality_digest,
+};
 use cortex_core::lexical::Ranker;
 use cortex_core::receipt::{
     Arm, Candidate, Cut, Nominator, Params, Receipt, ReceiptVersion, Space, State, Stats,
 };
-use cortex_core::trace::{
-    EvidenceDraft, Head, Mode, Origin, Policy, Principal, Span, Trace, TraceBuilder, Visible,
-};
+use cortex_core::trace::{EvidenceDraft, Head, Mode, Policy, Principal, Retrieval, Span, Visible};
 use cortex_core::verify::{Evidence, Lookup, Replay, Replayed, StoredItem};
 use cortex_core::{analyzer, chunker, vector};
 
@@ -95,6 +95,8 @@ struct How<'a> {
     params: &'a Params,
     seq: i64,
     nominees: Option<&'a [i64]>,
+    /// The vector arm scores only what the lexical arm found.
+    rerank: bool,
 }
 
 impl Default for Search<'_> {
@@ -105,6 +107,23 @@ impl Default for Search<'_> {
             nominator: Nominator::None,
             k: 5,
             visible: Visible::All,
+        }
+    }
+}
+
+impl Search<'_> {
+    /// The default policy with the retrieval that this is.
+    pub fn policy(&self) -> Policy {
+        let (retrieval, rerank) = match self.arms {
+            _ if self.nominator == Nominator::Lexical => (Retrieval::Lexical, true),
+            [Arm::Lexical] => (Retrieval::Lexical, false),
+            [Arm::Vector] => (Retrieval::Vector, false),
+            _ => (Retrieval::Hybrid, false),
+        };
+        Policy {
+            retrieval,
+            allow_semantic_rerank: rerank,
+            ..Policy::default()
         }
     }
 }
@@ -196,6 +215,14 @@ impl Library {
         let items = self.items.iter().filter(of_version);
         let texts: Vec<Option<&str>> = items.map(|item| Some(item.text.as_str())).collect();
         content_hash(&Self::source_key(artifact), &texts)
+    }
+
+    /// Equality digest of a source version, over the same texts.
+    pub fn equality(&self, artifact: &str, version: i64) -> Hash {
+        let of_version = |item: &&Item| item.artifact == artifact && item.version == version;
+        let items = self.items.iter().filter(of_version);
+        let texts: Vec<Option<&str>> = items.map(|item| Some(item.text.as_str())).collect();
+        equality_digest(&[7; 32], &texts)
     }
 
     fn leaf(&self, item: &Item) -> Hash {
@@ -304,7 +331,10 @@ impl Library {
             true => self.arm(arm, query, how),
             false => Vec::new(),
         };
-        let (lexical, vector) = (of_arm(Arm::Lexical), of_arm(Arm::Vector));
+        let (lexical, mut vector) = (of_arm(Arm::Lexical), of_arm(Arm::Vector));
+        if how.rerank {
+            vector.retain(|(item, _)| lexical.iter().any(|(found, _)| found == item));
+        }
         let place = |list: &[(i64, i64)], id| {
             let at = list.iter().position(|(item, _)| *item == id)?;
             Some((at as u32 + 1, list[at].1))
@@ -350,6 +380,7 @@ impl Library {
             params: &params,
             seq: self.seq,
             nominees: None,
+            rerank: search.nominator == Nominator::Lexical,
         };
         let nominees: Vec<i64> = match search.nominator {
             // An index that misses something: every second item.
@@ -357,7 +388,7 @@ impl Library {
                 let all = self.arm(Arm::Vector, search.query, &how);
                 all.iter().step_by(2).map(|(id, _)| *id).collect()
             }
-            Nominator::None | Nominator::Exact => Vec::new(),
+            Nominator::None | Nominator::Exact | Nominator::Lexical => Vec::new(),
         };
         how.nominees = (search.nominator == Nominator::Approximate).then_some(&nominees[..]);
         let all = self.retrieve(search.query, search.arms, &how);
@@ -382,7 +413,10 @@ impl Library {
             query,
             analyzer: analyzer::NAME.into(),
             ranker: Ranker::V1.name().into(),
-            fusion: Fusion::V1.name().into(),
+            fusion: match search.nominator {
+                Nominator::Lexical => Fusion::Rerank.name().into(),
+                _ => Fusion::V1.name().into(),
+            },
             arms: search.arms.to_vec(),
             space: by_vector.then(Self::space),
             query_vector: by_vector.then(|| Self::digits(search.query)),
@@ -420,6 +454,7 @@ impl Library {
                 extra: vec![],
             },
             question: self.keep(question),
+            planned: Vec::new(),
             mode: Mode::FindRelevant,
             policy: Policy::default(),
         }
@@ -433,69 +468,16 @@ impl Library {
             round,
             item: id,
             content: self.content(&item.artifact, item.version),
+            equality: Some(self.equality(&item.artifact, item.version)),
+            start: item.start,
+            end: item.start + item.text.len() as u64,
             span: Span {
                 start: item.start,
                 end: item.start + item.text.len() as u64,
             },
             quote: self.keep(&item.text),
+            text: item.text,
         }
-    }
-
-    /// Asks a question in one round and quotes the best `quoted` candidates.
-    pub fn ask(&mut self, search: &Search<'_>, quoted: usize) -> Trace {
-        let head = self.head(search.query, search.visible);
-        let mut builder = TraceBuilder::new(head).expect("the default policy");
-        let receipt = self.search(search);
-        let candidates = receipt.candidates.iter().map(|candidate| candidate.item);
-        let selected: Vec<i64> = candidates.take(quoted).collect();
-        builder
-            .round(Origin::Initial, receipt, &selected)
-            .expect("its own candidates");
-        for id in selected {
-            let draft = self.quote(0, id);
-            builder.evidence(draft).expect("a candidate");
-        }
-        builder.finish().expect("a trace within its rules")
-    }
-
-    /// A trace in three rounds: the question, a planned sub-question and a refinement that stalls,
-    /// with quotes from two of them, one of them a part of its item.
-    pub fn ask_in_rounds(&mut self) -> Trace {
-        let both = [Arm::Lexical, Arm::Vector];
-        let hybrid = |query| Search {
-            query,
-            arms: &both,
-            nominator: Nominator::Exact,
-            k: 4,
-            ..Search::default()
-        };
-        let question = "is vacuum fast";
-        let head = self.head(question, Visible::All);
-        let mut builder = TraceBuilder::new(head).expect("the default policy");
-        let asked = [
-            (Origin::Initial, question, 2),
-            (Origin::Planned, "how fast is a scan", 1),
-            (Origin::Refine, "vacuum fast", 1),
-        ];
-        let mut selections = Vec::new();
-        for (origin, query, count) in asked {
-            let receipt = self.search(&hybrid(query));
-            let candidates = receipt.candidates.iter().map(|candidate| candidate.item);
-            let selected: Vec<i64> = candidates.take(count).collect();
-            builder
-                .round(origin, receipt, &selected)
-                .expect("its own candidates");
-            selections.push(selected);
-        }
-        let draft = self.quote(1, selections[1][0]);
-        builder.evidence(draft).expect("a candidate");
-        let mut draft = self.quote(0, selections[0][0]);
-        draft.span.end = draft.span.start + 6;
-        let item = self.items.iter().find(|item| item.id == draft.item);
-        let text = item.expect("an item of this corpus").text.clone();
-        draft.quote = self.keep(text.get(..6).expect("six ASCII bytes"));
-        builder.evidence(draft).expect("a candidate");
-        builder.finish().expect("a trace within its rules")
     }
 
     fn answering(&self) -> Result<(), String> {
@@ -533,12 +515,29 @@ impl Evidence for Library {
             artifact: item.artifact.clone(),
             version: item.version,
             content: self.content(&item.artifact, item.version),
+            equality: Some(self.equality(&item.artifact, item.version)),
             start: item.start,
             end: item.start + item.text.len() as u64,
         }))
     }
 
     fn replay(&mut self, receipt: &Receipt, query: &str) -> Result<Replay, String> {
+        let approximate = receipt.nominator == Nominator::Approximate;
+        self.run(receipt, query, approximate.then_some(&receipt.nominees))
+    }
+
+    fn scan(&mut self, receipt: &Receipt, query: &str) -> Result<Replay, String> {
+        self.run(receipt, query, None)
+    }
+}
+
+impl Library {
+    fn run(
+        &self,
+        receipt: &Receipt,
+        query: &str,
+        nominees: Option<&Vec<i64>>,
+    ) -> Result<Replay, String> {
         self.answering()?;
         if receipt.state.seq < self.behaviour.pruned_below {
             return Ok(Replay::Pruned);
@@ -561,11 +560,11 @@ impl Evidence for Library {
         {
             return Err("the query vector is not that of the query".into());
         }
-        let approximate = receipt.nominator == Nominator::Approximate;
         let how = How {
             params: &receipt.params,
             seq: receipt.state.seq,
-            nominees: approximate.then_some(&receipt.nominees),
+            nominees: nominees.map(Vec::as_slice),
+            rerank: receipt.nominator == Nominator::Lexical,
         };
         let all = self.retrieve(query, &receipt.arms, &how);
         let most = match self.behaviour.short {

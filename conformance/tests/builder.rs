@@ -3,7 +3,9 @@
 use cortex_conformance::library::{Library, Search};
 use cortex_core::canon::{self, CanonErrorKind};
 use cortex_core::receipt::{Receipt, ReceiptError};
-use cortex_core::trace::{Origin, Policy, Status, Trace, TraceBuilder, TraceError, Visible};
+use cortex_core::trace::{
+    Origin, Policy, Reason, RoundDraft, Status, Trace, TraceBuilder, TraceError, Visible,
+};
 
 const QUESTION: &str = "how fast is vacuum";
 
@@ -61,9 +63,14 @@ fn only_candidates_can_be_selected_and_only_selected_items_quoted() {
     let mut library = Library::default();
     let mut builder = builder(&mut library, Policy::default()).unwrap();
     let receipt = library.search(&Search::default());
-    let error = builder.round(Origin::Initial, receipt.clone(), &[11, 16]);
+    let error = builder.round(RoundDraft::new(Origin::Initial, receipt.clone(), &[11, 16]));
     assert_eq!(place(error.unwrap_err()), "rounds[0].selected");
-    assert_eq!(builder.round(Origin::Initial, receipt, &[11]).unwrap(), 0);
+    assert_eq!(
+        builder
+            .round(RoundDraft::new(Origin::Initial, receipt, &[11]))
+            .unwrap(),
+        0
+    );
 
     let mut elsewhere = library.quote(1, 11);
     assert_eq!(
@@ -91,11 +98,13 @@ fn selection_is_recorded_in_the_order_of_the_candidates() {
     backwards.reverse();
     let mut builder = builder(&mut library, Policy::default()).unwrap();
     let receipt = trace.rounds[0].receipt.clone();
-    builder.round(Origin::Initial, receipt, &backwards).unwrap();
+    builder
+        .round(RoundDraft::new(Origin::Initial, receipt, &backwards))
+        .unwrap();
     let built = builder.finish().unwrap();
     assert_eq!(built.rounds, trace.rounds);
     assert_eq!(built.answer.status, Status::InsufficientEvidence);
-    assert_eq!(built.answer.reason.as_deref(), Some("nothing_selected"));
+    assert_eq!(built.answer.reason, Some(Reason::NothingSelected));
 }
 
 #[test]
@@ -109,7 +118,9 @@ fn a_trace_needs_a_first_round_that_asks_the_question() {
         query: "something else",
         ..Search::default()
     });
-    other.round(Origin::Initial, receipt, &[]).unwrap();
+    other
+        .round(RoundDraft::new(Origin::Initial, receipt, &[]))
+        .unwrap();
     assert_eq!(place(other.finish().unwrap_err()), "rounds[0].query");
 }
 
@@ -120,16 +131,28 @@ fn rounds_over_the_budget_are_refused() {
         max_rounds: 2,
         ..Policy::default()
     };
-    let mut rounds = builder(&mut library, policy).unwrap();
+    let mut head = library.head(QUESTION, Visible::All);
+    head.policy = policy;
+    head.planned = vec![library.keep("one"), library.keep("two")];
+    let planned = ["one", "two"].map(|query| {
+        library.search(&Search {
+            query,
+            ..Search::default()
+        })
+    });
+    let [one, two] = planned;
+    let mut rounds = TraceBuilder::new(head).unwrap();
     let receipt = library.search(&Search::default());
     rounds
-        .round(Origin::Initial, receipt.clone(), &[11])
+        .round(RoundDraft::new(Origin::Initial, receipt, &[11]))
         .unwrap();
     rounds
-        .round(Origin::Planned, receipt.clone(), &[12])
+        .round(RoundDraft::new(Origin::Planned, one, &[]))
         .unwrap();
     assert!(rounds.clone().finish().is_ok());
-    rounds.round(Origin::Planned, receipt, &[]).unwrap();
+    rounds
+        .round(RoundDraft::new(Origin::Planned, two, &[]))
+        .unwrap();
     assert_eq!(place(rounds.finish().unwrap_err()), "rounds");
 }
 

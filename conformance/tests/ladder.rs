@@ -3,7 +3,7 @@
 
 use cortex_conformance::library::{Library, Search};
 use cortex_core::receipt::{Arm, Cut, Nominator};
-use cortex_core::trace::{Trace, Visible};
+use cortex_core::trace::{Reason, Trace, Visible};
 use cortex_core::verify::{Code, Evidence, Level, Options, Outcome, Report, StepOutcome, verify};
 
 fn with_store(trace: &Trace, library: &mut Library) -> Report {
@@ -79,7 +79,7 @@ fn a_question_without_evidence_verifies_as_insufficient() {
         ..Search::default()
     };
     let trace = library.ask(&search, 3);
-    assert_eq!(trace.answer.reason.as_deref(), Some("nothing_retrieved"));
+    assert_eq!(trace.answer.reason, Some(Reason::NothingRetrieved));
     assert_eq!(with_store(&trace, &mut library).level, Some(Level::L4));
 }
 
@@ -107,6 +107,7 @@ fn the_verifiers_own_question_is_compared() {
         let options = Options {
             question: Some(question),
             question_salt: None,
+            exhaustive: false,
         };
         let store: &mut dyn Evidence = &mut library;
         verify(&text, &options, Some(store))
@@ -119,6 +120,7 @@ fn the_verifiers_own_question_is_compared() {
         let options = Options {
             question: Some(question),
             question_salt: salt,
+            exhaustive: false,
         };
         verify(&text, &options, None)
     };
@@ -136,6 +138,7 @@ fn the_verifiers_own_question_is_compared() {
     let options = Options {
         question: Some("anything"),
         question_salt: None,
+        exhaustive: false,
     };
     let store: &mut dyn Evidence = &mut library;
     let report = verify(&text, &options, Some(store));

@@ -1,4 +1,5 @@
-//! The part of a chunk that is quoted: the run of whole sentences that says most about the query.
+//! The part of a chunk that is quoted, rule `cortex-excerpt/1`: the run of whole sentences that says most about the
+//! query.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -6,6 +7,9 @@ use std::ops::Range;
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::{analyzer, extract};
+
+/// Name of the rule, as recorded in traces.
+pub const NAME: &str = "cortex-excerpt/1";
 
 /// Byte range of at most `max_chars` characters of `text` to quote for `query`: it starts with the sentence
 /// that holds most distinct query terms (the first of equals) and goes on with the sentences after it while

@@ -12,7 +12,11 @@ use std::collections::{HashMap, HashSet};
 pub const NAME: &str = Fusion::CURRENT.name();
 
 /// All names that a receipt may carry.
-pub const NAMES: [&str; 2] = [Fusion::V1.name(), Fusion::V2.name()];
+pub const NAMES: [&str; 3] = [Fusion::V1.name(), Fusion::V2.name(), Fusion::Rerank.name()];
+
+/// Name under which the same sum orders what one arm found by its own ranks and those of another arm, which scored
+/// nothing else.
+pub const RERANK: &str = Fusion::Rerank.name();
 
 /// What a rank of `1 - offset` would be worth: scores are in units of one thousand-millionth.
 pub const SCALE: i64 = 1_000_000_000;
@@ -29,6 +33,8 @@ pub enum Fusion {
     V1,
     /// `cortex-rrf/2`.
     V2,
+    /// `cortex-rerank/1`: what one arm found, ordered by its own ranks and those of another that scored nothing else.
+    Rerank,
 }
 
 impl Fusion {
@@ -37,7 +43,7 @@ impl Fusion {
 
     /// The fusion of this name.
     pub fn named(name: &str) -> Option<Self> {
-        [Self::V1, Self::V2]
+        [Self::V1, Self::V2, Self::Rerank]
             .into_iter()
             .find(|fusion| fusion.name() == name)
     }
@@ -47,13 +53,14 @@ impl Fusion {
         match self {
             Self::V1 => "cortex-rrf/1",
             Self::V2 => "cortex-rrf/2",
+            Self::Rerank => "cortex-rerank/1",
         }
     }
 
     /// Added to each rank, so that the first places of one list do not drown the agreement of several.
     pub const fn rank_offset(self) -> u32 {
         match self {
-            Self::V1 => 60,
+            Self::V1 | Self::Rerank => 60,
             Self::V2 => 10,
         }
     }
@@ -88,7 +95,7 @@ impl Fusion {
 
     const fn first_tier(self) -> usize {
         match self {
-            Self::V1 => usize::MAX,
+            Self::V1 | Self::Rerank => usize::MAX,
             Self::V2 => DEPTH as usize,
         }
     }

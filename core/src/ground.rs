@@ -74,6 +74,43 @@ pub fn missing(claim: &str, chunks: &[&str]) -> Vec<String> {
         .collect()
 }
 
+/// The figures of `statement`: its numbers with their units, and each month that is named beside a number. Returns
+/// how many there are, and those that occur in none of `chunks`, as written, each once, in their order.
+pub fn figures(statement: &str, chunks: &[&str]) -> (usize, Vec<String>) {
+    let evidence = Evidence::of(chunks);
+    let numbers = numbers(statement);
+    let mut found: Vec<(usize, String, bool)> = Vec::new();
+    for word in words(statement) {
+        let end = word.at + word.written.len();
+        let beside = |number: &Number| {
+            let number_end = number.at + number.written.len();
+            let between = match number_end <= word.at {
+                true => statement.get(number_end..word.at),
+                false => statement.get(end..number.at),
+            };
+            between.is_some_and(|gap| matches!(gap, " " | ", " | ". " | "-" | " of "))
+        };
+        if MONTHS.contains(&word.folded.as_str()) && numbers.iter().any(beside) {
+            let known = evidence.has_name(&word.folded);
+            found.push((word.at, word.written, known));
+        }
+    }
+    for number in numbers {
+        let known = evidence.has_number(&number);
+        found.push((number.at, number.written, known));
+    }
+    found.sort_by_key(|(at, _, _)| *at);
+    let count = found.len();
+    let mut seen = BTreeSet::new();
+    let missing = found
+        .into_iter()
+        .filter(|(_, _, known)| !known)
+        .map(|(_, written, _)| written)
+        .filter(|written| seen.insert(written.clone()))
+        .collect();
+    (count, missing)
+}
+
 /// What the chunks hold.
 struct Evidence {
     /// Reading and unit of every number.
@@ -671,6 +708,18 @@ mod tests {
             "opened 2024-01-05",
             &["March"],
         );
+    }
+
+    #[test]
+    fn figures_are_numbers_and_dates_only() {
+        let none = |text: &str| figures(text, &[]);
+        assert_eq!(none("Ada Stein founded it in May."), (0, vec![]));
+        assert_eq!(none("It has 3 doors."), (1, vec!["3".into()]));
+        let told = "It opened on 5 March 2024, May 3, 2025 and in June of 2026.";
+        assert_eq!(figures(told, &[told]), (8, vec![]));
+        let (count, missing) = figures(told, &["2024-03-05, 2025-05-03 and 2026"]);
+        assert_eq!((count, missing), (8, vec!["June".into()]));
+        assert_eq!(figures("It is 5 km long.", &["5 kilometres"]), (1, vec![]));
     }
 
     #[test]

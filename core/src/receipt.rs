@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 
 use crate::canon::{self, CanonError, MAX_INTEGER};
+use crate::fusion;
 use crate::hash::{Context, Hash, Target, structure_hash};
 
 /// Most entries of any list in a receipt: candidates, nominees, unsealed change ids.
@@ -48,6 +49,9 @@ pub enum Nominator {
     None,
     /// A scan of the whole scope; replay repeats it.
     Exact,
+    /// The lexical arm: the vector arm only scored what it had found, to put it into another order. Replay
+    /// repeats it.
+    Lexical,
     /// An approximate index; replay takes its nominees as given and recomputes the rest.
     Approximate,
 }
@@ -331,6 +335,18 @@ impl Receipt {
             "one exactly where the vector arm ran",
             found,
         )?;
+        let reranked = self.nominator == Nominator::Lexical;
+        let both = self.arms == [Arm::Lexical, Arm::Vector];
+        let expected = "lexical and vector, as one reordered the other";
+        let found = format!("{:?}", self.arms);
+        require(!reranked || both, "arms", expected, found)?;
+        let same = reranked == (self.fusion == fusion::RERANK);
+        let expected = if reranked {
+            fusion::RERANK
+        } else {
+            "a fusion of independent arms"
+        };
+        require(same, "fusion", expected, &self.fusion)?;
         let may_list = self.nominator == Nominator::Approximate || self.nominees.is_empty();
         let found = self.nominees.len();
         require(
@@ -453,6 +469,9 @@ impl Receipt {
         }
         let ranked = candidate.lexical_rank.is_some() || candidate.vector_rank.is_some();
         require(ranked, "lexical_rank", "a rank in at least one arm", "none")?;
+        let found = self.nominator != Nominator::Lexical || candidate.lexical_rank.is_some();
+        let expected = "a rank, as the lexical arm proposed every candidate";
+        require(found, "lexical_rank", expected, "null")?;
         let nominated = self.nominator != Nominator::Approximate
             || candidate.vector_rank.is_none()
             || nominees.contains(&candidate.item);

@@ -95,7 +95,10 @@ fn names_are_those_that_were_recorded() {
         ]
     );
     assert_eq!(lexical::NAMES, ["cortex-bm25/1", "cortex-bm25/2"]);
-    assert_eq!(fusion::NAMES, ["cortex-rrf/1", "cortex-rrf/2"]);
+    assert_eq!(
+        fusion::NAMES,
+        ["cortex-rrf/1", "cortex-rrf/2", "cortex-rerank/1"]
+    );
     assert_eq!(analyzer::NAMES, ["cortex-text/1"]);
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use cortex_core::chunker::{self, ChunkOptions};
-use cortex_core::hash::{Hash, Leaf, Target};
+use cortex_core::hash::{Hash, Leaf, Target, equality_digest};
 use cortex_core::index_text::{self, Header, Words};
 use cortex_core::posting::{self, Hit};
 use cortex_core::{analyzer, extract};
@@ -222,10 +222,17 @@ pub fn store(
             .map(|item| i64::from(item.words.length))
             .sum::<i64>()
     };
+    let secret = db::write_one(
+        "SELECT secret FROM cortex.namespace WHERE id = $1",
+        &[namespace_id.into()],
+        |row| key32(row.must::<Vec<u8>>(1)?),
+    )?
+    .ok_or_else(|| Fault::internal(format!("namespace {namespace_id} has no row")))?;
+    let equality = equality_digest(&secret, &[Some(&document.text)]);
     let ours = db::write_one(
         "INSERT INTO cortex.document (version_id, namespace_id, title, origin, dated, chunk_count, chunk_terms, \
-                                      claim_count, claim_terms, chunker, analyzer, note, added_by) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) \
+                                      claim_count, claim_terms, chunker, analyzer, note, added_by, equality) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) \
          ON CONFLICT ON CONSTRAINT document_pkey DO NOTHING RETURNING version_id",
         &[
             version.id.into(),
@@ -241,6 +248,7 @@ pub fn store(
             analyzer::NAME.into(),
             note.into(),
             change.into(),
+            equality.0.to_vec().into(),
         ],
         |row| row.must::<i64>(1),
     )?;

@@ -125,9 +125,14 @@ pgrx::extension_sql_file!(
     requires = ["build", gate::sample, gate::ceiling, gate::due]
 );
 pgrx::extension_sql_file!(
+    "../../sql/70_ask.sql",
+    name = "ask",
+    requires = ["tables", "event", verify::all::verify_trace]
+);
+pgrx::extension_sql_file!(
     "../../sql/60_views.sql",
     name = "views",
-    requires = ["bind", "space", "work", "gate"]
+    requires = ["bind", "space", "work", "gate", "ask"]
 );
 pgrx::extension_sql_file!("../../sql/90_rights.sql", name = "rights", finalize);
 

@@ -151,7 +151,17 @@ pub fn search(question: &Question) -> Result<Found, Fault> {
     } else {
         Held::default()
     };
+    let depth = question.depth as usize;
     let arm = match question.vector {
+        Some(query) if question.rules.fusion == Fusion::Rerank => {
+            let found = lexical.ranked.iter().take(depth).map(|(item, _)| *item);
+            VectorArm {
+                ranked: scope.rescore(query, &found.collect::<Vec<i64>>())?,
+                nominator: Nominator::Lexical,
+                nominees: Vec::new(),
+                matched: 0,
+            }
+        }
         Some(query) if by_words => scope.vector_of(query, &lexical)?,
         Some(query) => {
             let arm = scope.vector(query, &stats)?;
@@ -169,7 +179,6 @@ pub fn search(question: &Question) -> Result<Found, Fault> {
     }
     let unchecked = lexical.unchecked;
     let lexical = lexical.ranked;
-    let depth = question.depth as usize;
     // An index that nominated all it was asked for has more.
     let nominated_all = arm.nominator == Nominator::Approximate && arm.nominees.len() >= depth;
     let cut = lexical.len() > depth || arm.matched > depth as u64 || nominated_all;

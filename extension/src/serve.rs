@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 
 use cortex_core::distinct::Distinct;
+use cortex_core::fusion::{self, Fusion};
 use cortex_core::hash::{Hash, Salt, Target, commit};
 use cortex_core::receipt::{
     Arm, Candidate, Cut, MAX_CONSIDERED, MAX_LIST, Nominator, Params, Receipt, ReceiptVersion,
     Space, State,
 };
-use cortex_core::{fusion, vector as quant};
+use cortex_core::vector as quant;
 
 use crate::chunk::key32;
 use crate::error::Fault;
@@ -127,9 +128,31 @@ impl Served {
     }
 }
 
+/// How a round of an ask differs from a read of now: it looks at the state and with the space of the ask.
+pub struct Pinned<'a> {
+    /// State of the ask.
+    pub state: &'a State,
+    /// Space of the ask.
+    pub space: Option<i32>,
+    /// The query, quantised for that space.
+    pub components: Option<&'a [i16]>,
+    /// Whether the vector arm only puts what the lexical arm found into another order.
+    pub rerank: bool,
+}
+
 /// Retrieves until `enough` of the shown items says so, or nothing more matches. Items the caller may not
 /// see are left out and counted; so are rows that are no longer what their version says.
 pub fn serve(request: &Request, enough: impl Fn(&[Item]) -> bool) -> Result<Served, Fault> {
+    serve_pinned(request, None, enough)
+}
+
+/// As [`serve`], at a state that was recorded before: a row that has changed since is withheld. While the state is
+/// still the present one, the retrieval runs as one of now, and an index may nominate.
+pub fn serve_pinned(
+    request: &Request,
+    pinned: Option<&Pinned>,
+    enough: impl Fn(&[Item]) -> bool,
+) -> Result<Served, Fault> {
     if request.query.len() > MAX_QUERY {
         return Err(Fault::limit(format!(
             "the query has {} bytes, the limit is {MAX_QUERY}",
@@ -140,8 +163,23 @@ pub fn serve(request: &Request, enough: impl Fn(&[Item]) -> bool) -> Result<Serv
     let owner = Owner::enter()?;
     let namespace = rights::readable(request.namespace, owner.caller())?;
     let present = retrieve::present(namespace.id)?;
-    let plan = Plan::choose(request, &namespace)?;
+    let plan = Plan::choose(request, &namespace, pinned)?;
+    let when = match pinned {
+        Some(pinned) if present.uncommitted || *pinned.state != present.state => {
+            When::At(pinned.state)
+        }
+        _ => When::Now,
+    };
+    let state = pinned.map_or(&present.state, |pinned| pinned.state);
     let barred = barred(&namespace, owner.caller())?;
+
+    let rules = match pinned {
+        Some(pinned) if pinned.rerank && plan.vector.is_some() => Rules {
+            fusion: Fusion::Rerank,
+            ..Rules::CURRENT
+        },
+        _ => Rules::CURRENT,
+    };
 
     let mut gate = Gate::new(&owner);
     let mut depth = if plan.arms == [Arm::Vector] {
@@ -152,12 +190,12 @@ pub fn serve(request: &Request, enough: impl Fn(&[Item]) -> bool) -> Result<Serv
     loop {
         let question = Question {
             namespace: &namespace,
-            rules: Rules::CURRENT,
+            rules,
             target: request.target,
             query: request.query,
             lexical: plan.arms.contains(&Arm::Lexical),
             vector: plan.vector.as_ref(),
-            when: When::Now,
+            when,
             barred: &barred,
             depth,
             nominees: None,
@@ -170,14 +208,7 @@ pub fn serve(request: &Request, enough: impl Fn(&[Item]) -> bool) -> Result<Serv
             continue;
         }
         let receipt = receipt(
-            request,
-            &namespace,
-            &plan,
-            &present.state,
-            &question,
-            &found,
-            &items,
-            considered,
+            request, &namespace, &plan, state, &question, &found, &items, considered,
         )?;
         return Ok(Served {
             namespace,
@@ -194,7 +225,7 @@ pub fn serve(request: &Request, enough: impl Fn(&[Item]) -> bool) -> Result<Serv
 
 /// The bindings of a namespace whose tables `user` may not SELECT from at all. They are left out before anything is
 /// ranked: what fills the list must not be rows that the caller could never see. Columns are checked for each row.
-fn barred(namespace: &Namespace, user: pgrx::pg_sys::Oid) -> Result<Vec<i64>, Fault> {
+pub fn barred(namespace: &Namespace, user: pgrx::pg_sys::Oid) -> Result<Vec<i64>, Fault> {
     kept::read(
         Access::Index,
         "SELECT b.id FROM cortex.binding b WHERE b.namespace_id = $1 AND NOT coalesce(( \
@@ -215,9 +246,15 @@ struct Plan {
 }
 
 impl Plan {
-    fn choose(request: &Request, namespace: &Namespace) -> Result<Self, Fault> {
-        let (word, near) = match (request.mode, request.embedding.is_some()) {
-            ("auto", given) => (true, given && namespace.space.is_some()),
+    fn choose(
+        request: &Request,
+        namespace: &Namespace,
+        pinned: Option<&Pinned>,
+    ) -> Result<Self, Fault> {
+        let ready = pinned.and_then(|pinned| pinned.components);
+        let space = pinned.map_or(namespace.space, |pinned| pinned.space);
+        let (word, near) = match (request.mode, request.embedding.is_some() || ready.is_some()) {
+            ("auto", given) => (true, given && space.is_some()),
             ("lexical", _) => (true, false),
             ("vector", true) => (false, true),
             ("hybrid", true) => (true, true),
@@ -244,12 +281,8 @@ impl Plan {
         if !near {
             return Ok(plan);
         }
-        let Some(space) = namespace.space else {
-            return Err(Fault::state(format!(
-                "namespace \"{}\" has no embedding space",
-                namespace.name
-            ))
-            .hint("Start the sidecar's worker, or call cortex_space_use."));
+        let Some(space) = space else {
+            return Err(no_space(namespace));
         };
         let known = kept::read_one(
             Access::Index,
@@ -257,16 +290,18 @@ impl Plan {
             &[space.into()],
             |row| Ok((row.must::<String>(1)?, row.must::<i32>(2)?)),
         )?;
-        let (Some((digest, dims)), Some(embedding)) = (known, request.embedding) else {
+        let Some((digest, dims)) = known else {
             return Err(Fault::internal(format!(
                 "embedding space {space} has no row"
             )));
         };
+        let components = match (ready, request.embedding) {
+            (Some(ready), _) => ready.to_vec(),
+            (None, Some(embedding)) => crate::vector::quantise(embedding, dims)?,
+            (None, None) => return Err(Fault::internal("a vector arm without a vector".into())),
+        };
         plan.arms.push(Arm::Vector);
-        plan.vector = Some(QueryVector {
-            space,
-            components: crate::vector::quantise(embedding, dims)?,
-        });
+        plan.vector = Some(QueryVector { space, components });
         plan.space = Some(Space {
             id: i64::from(space),
             digest,
@@ -275,6 +310,28 @@ impl Plan {
         });
         Ok(plan)
     }
+}
+
+/// A caller's vector, quantised for a space.
+pub fn quantised(space: i32, embedding: &VectorRef) -> Result<Vec<i16>, Fault> {
+    let dims = kept::read_one(
+        Access::Index,
+        "SELECT dims FROM cortex.space WHERE id = $1",
+        &[space.into()],
+        |row| row.must::<i32>(1),
+    )?;
+    let dims =
+        dims.ok_or_else(|| Fault::internal(format!("embedding space {space} has no row")))?;
+    crate::vector::quantise(embedding, dims)
+}
+
+/// The error of a namespace without vectors, where a vector is needed.
+pub fn no_space(namespace: &Namespace) -> Fault {
+    Fault::state(format!(
+        "namespace \"{}\" has no embedding space",
+        namespace.name
+    ))
+    .hint("Start the sidecar's worker, or call cortex_space_use.")
 }
 
 /// The read-time check: each candidate's row is looked up by its key under the caller's own rights and must

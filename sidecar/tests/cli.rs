@@ -31,8 +31,8 @@ async fn help_teaches_and_wrong_arguments_exit_with_2() {
         assert!(help.contains(word), "{word}: {help}");
     }
     for command in [
-        "up", "down", "serve", "worker", "ingest", "read", "find", "verify", "explain", "doctor",
-        "demo",
+        "up", "down", "serve", "worker", "ingest", "read", "find", "ask", "verify", "explain",
+        "drift", "dossier", "doctor", "demo",
     ] {
         assert!(help.contains(&format!("  {command} ")), "{command}");
         cortex.run(&[command, "--help"], 0);
@@ -172,14 +172,92 @@ async fn read_find_verify_and_explain_tell_one_story() {
 
     let account = cortex.run(&["explain", &id], 0).out;
     for part in [
-        "kestrel number 7",
+        "mode find_relevant",
         "file:note-7",
-        "Round 1",
-        "answered",
+        "Round 0 asked for the question by words",
+        "Status ANSWERED",
         "withheld",
     ] {
         assert!(account.contains(part), "{part}: {account}");
     }
+    assert!(!account.contains("kestrel number 7"), "{account}");
+    let told = cortex.run(&["explain", &id, "--json"], 0).json();
+    assert_eq!(
+        told["account"].as_array().unwrap().len(),
+        account.lines().count()
+    );
+    let document = cortex.run(&["dossier", &id], 0).out;
+    assert!(document.starts_with("# kestrel number 7"), "{document}");
+    let page = cortex.run(&["dossier", &id, "--format", "html"], 0).out;
+    assert!(page.starts_with("<!DOCTYPE html>"), "{page}");
+    let json = cortex.run(&["dossier", &id, "--json"], 0).json();
+    assert_eq!(json["question"], "kestrel number 7");
+    let drift = cortex.run(&["drift", &id], 0).out;
+    assert!(
+        drift.contains("unchanged") && drift.contains("status ANSWERED then, ANSWERED"),
+        "{drift}"
+    );
+    assert_eq!(
+        cortex.run(&["drift", &id, "--json"], 0).json()["evidence_changed"],
+        0
+    );
+    cortex.run(&["verify", &id, "--exhaustive"], 0);
+    cortex.run(&["drift", "999999"], 4);
+    cortex.run(&["dossier", "999999"], 4);
+}
+
+#[tokio::test]
+async fn ask_takes_every_mode_and_shows_gaps() {
+    let database = filled().await;
+    let cortex = Cortex::new("modes", &database.url);
+    let coverage = [
+        "ask",
+        "kestrel",
+        "--answer",
+        "coverage_review",
+        "--sub",
+        "number 7",
+        "--sub",
+        "zebra",
+    ];
+    let shown = cortex.run(&coverage, 0).out;
+    assert!(
+        shown.contains("gap: zebra (nothing_retrieved)")
+            && shown.contains("-- PARTIAL (gaps_left), trace "),
+        "{shown}"
+    );
+    let told = cortex.run(&[&coverage[..], &["--json"]].concat(), 0).json();
+    assert_eq!(
+        (&told["status"], &told["already"]),
+        (&json!("PARTIAL"), &json!(true))
+    );
+    let id = told["trace_id"].to_string();
+    assert_eq!(
+        cortex.run(&["verify", &id, "--json"], 0).json()["level"],
+        "L4"
+    );
+    let policy = "{\"max_evidence\": 1, \"allow_abstain\": false}";
+    let told = cortex
+        .run(
+            &[
+                "ask",
+                "kestrel",
+                "--answer",
+                "evidence_answer",
+                "--policy",
+                policy,
+                "--json",
+            ],
+            0,
+        )
+        .json();
+    assert_eq!(
+        (&told["status"], &told["reason"]),
+        (&json!("PARTIAL"), &json!("no_model"))
+    );
+    assert_eq!(told["evidence"].as_array().unwrap().len(), 1);
+    cortex.run(&["ask", "kestrel", "--policy", "[]"], 2);
+    cortex.run(&["ask", "kestrel", "--answer", "prove_or_abstain"], 4);
 }
 
 #[tokio::test]

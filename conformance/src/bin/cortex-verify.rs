@@ -58,6 +58,7 @@ fn main() -> ExitCode {
     let options = Options {
         question: arguments.question.as_deref(),
         question_salt: arguments.salt,
+        exhaustive: false,
     };
     let report = verify(&bytes, &options, None);
     print(&report, arguments.json);

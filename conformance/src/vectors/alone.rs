@@ -75,6 +75,7 @@ impl Case for Alone {
         let options = Options {
             question: self.question.as_deref(),
             question_salt: self.question_salt,
+            exhaustive: false,
         };
         self.expect.check(verify(&self.trace, &options, None))
     }
@@ -226,6 +227,22 @@ fn texts() -> Vec<Text> {
             ".",
         ),
         (
+            "unknown-rule",
+            "a rule of quotes that is not known",
+            edited("cortex-quote/1", "cortex-quote/999"),
+            "version",
+            Code::TVersion,
+            "rules.quote",
+        ),
+        (
+            "reason-in-prose",
+            "a reason that is no code",
+            edited("\"reason\":null", "\"reason\":\"Sorry!\""),
+            "structure",
+            Code::TStruct,
+            "answer.reason",
+        ),
+        (
             "missing-null",
             "a nullable member left out",
             edited("\"reason\":null,", ""),
@@ -315,7 +332,10 @@ pub(super) type Change = fn(&mut Trace);
 fn at_the_caps() -> Vec<(&'static str, &'static str, Change)> {
     vec![
         ("policy-caps", "every budget at its cap", |trace| {
-            trace.policy = Policy::CAPS
+            trace.policy = Policy {
+                retrieval: trace.policy.retrieval,
+                ..Policy::CAPS
+            }
         }),
         ("policy-ones", "budgets that just suffice", |trace| {
             trace.policy = Policy {
@@ -323,6 +343,7 @@ fn at_the_caps() -> Vec<(&'static str, &'static str, Change)> {
                 max_candidates: 3,
                 max_evidence: 2,
                 excerpt_chars: 9,
+                ..Policy::default()
             };
         }),
         ("extra-ascending", "unsealed changes in order", |trace| {

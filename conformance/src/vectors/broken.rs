@@ -2,10 +2,11 @@
 
 use cortex_core::hash::Hash;
 use cortex_core::receipt::Cut;
-use cortex_core::trace::{Origin, Status, Visible};
+use cortex_core::trace::{Origin, Reason, Status, Visible};
 use cortex_core::verify::Code;
 
 use super::alone::Change;
+use super::broken_answers;
 
 /// Sound trace, id, description, change, step, code, place.
 pub(super) type Broken = (
@@ -21,6 +22,7 @@ pub(super) type Broken = (
 pub(super) fn broken() -> Vec<Broken> {
     let mut all = broken_structures();
     all.extend(broken_bindings());
+    all.extend(broken_answers::broken());
     all
 }
 
@@ -242,16 +244,7 @@ fn broken_structures() -> Vec<Broken> {
         cap(
             "reason-without-need",
             "a reason although answered",
-            |t| t.answer.reason = Some("nothing_retrieved".into()),
-            "answer.reason",
-        ),
-        (
-            "nothing",
-            "reason-in-prose",
-            "a reason that is no code",
-            |t| t.answer.reason = Some("Sorry!".into()),
-            "structure",
-            Code::TStruct,
+            |t| t.answer.reason = Some(Reason::NothingRetrieved),
             "answer.reason",
         ),
         cap(
@@ -374,7 +367,10 @@ fn broken_bindings() -> Vec<Broken> {
             "lexical",
             "quote-other-source",
             "a quote of another source",
-            |t| t.evidence[0].artifact = "file:other".into(),
+            |t| {
+                t.evidence[0].artifact = "file:other".into();
+                t.answer.sources = 2;
+            },
             "evidence[0].artifact",
         ),
         budget(
@@ -407,7 +403,7 @@ fn broken_bindings() -> Vec<Broken> {
             "insufficient although quoted",
             |t| {
                 t.answer.status = Status::InsufficientEvidence;
-                t.answer.reason = Some("nothing_selected".into());
+                t.answer.reason = Some(Reason::NothingSelected);
             },
             "answer.status",
         ),
@@ -427,7 +423,7 @@ fn broken_bindings() -> Vec<Broken> {
             "a status that the mode does not have",
             |t| {
                 t.answer.status = Status::Partial;
-                t.answer.reason = Some("nothing_selected".into());
+                t.answer.reason = Some(Reason::NothingSelected);
             },
             "answer.status",
         ),

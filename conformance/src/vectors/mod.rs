@@ -5,8 +5,10 @@
 
 mod alone;
 mod broken;
+mod broken_answers;
 mod canon;
 mod hash;
+mod plans;
 mod roots;
 mod store;
 mod tamper;
@@ -35,19 +37,19 @@ pub const FROZEN: [(&str, &str); 8] = [
     ),
     (
         "trace/v1/roots.json",
-        "561512d111b3a3f2de3c281f26f7fb39940ffe812e001f1319d5b75c0e404874",
+        "823223d82cee2f689c7218ffe0dfcc37252e2f1f7971c0ee0d9ac5b907ffcbe2",
     ),
     (
         "trace/v1/alone.json",
-        "51601dad72b2ebd1a27bb5651d743469c4558c66de5e279951d246d14ebe7b0c",
+        "1c060c34354a4dcd0c4ed12cd343bd788e8f6fb8b7e6976fbc041fd38b14c20d",
     ),
     (
         "trace/v1/tamper.json",
-        "b0bd64a9d0c1e599a67a6143fc2a02ec5c7a96cda889e2245e3b23216472ad49",
+        "c30e76e7d4a4dc4bee6cf3703a9c3fca374a73514232aea3b6c55253e9015316",
     ),
     (
         "trace/v1/store.json",
-        "7b006b2d84f3de1efa27c561ef7749af07321c0d152df594ae8f7f5e3d9e222c",
+        "da890afd2a0de4229752473cb51da84c31304debfcb85d46eaa1c6a0dd0b4380",
     ),
 ];
 

@@ -8,6 +8,7 @@ use cortex_core::trace::{EvidenceItem, Roots, Round, Trace, Visible};
 use serde::{Deserialize, Serialize};
 
 use super::{Case, File, same};
+use crate::asks;
 use crate::library::{Library, Search};
 
 /// A trace with all its hashes.
@@ -139,6 +140,16 @@ fn sound() -> Vec<Sound> {
         library,
         trace,
     });
+    for (id, description, ask) in asks::all() {
+        let mut library = Library::with_copies();
+        let trace = library.answer(&ask);
+        all.push(Sound {
+            id,
+            description,
+            library,
+            trace,
+        });
+    }
     all
 }
 

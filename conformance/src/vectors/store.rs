@@ -2,15 +2,14 @@
 //! no ranking is needed to run it.
 
 use cortex_core::hash::{Hash, Salt, SaltedText, Target};
-use cortex_core::receipt::{Candidate, Cut, Receipt, Stats};
-use cortex_core::trace::Trace;
+use cortex_core::receipt::{Candidate, Receipt, Stats};
 use cortex_core::verify::{
-    Code, Evidence, Level, Lookup, Options, Outcome, Replay, Replayed, StoredItem, verify,
+    Evidence, Lookup, Missed, Options, Replay, Replayed, StoredItem, verify,
 };
 use serde::{Deserialize, Serialize};
 
 use super::alone::{self, Expect};
-use super::{Case, File, roots};
+use super::{Case, File, plans, roots, same};
 use crate::library::Library;
 
 /// A trace that is verified against the answers of a store.
@@ -21,7 +20,9 @@ pub(super) struct Stored {
     description: String,
     trace: String,
     question: Option<String>,
+    exhaustive: bool,
     store: Answers,
+    missed: Option<Vec<Missed>>,
     expect: Expect,
 }
 
@@ -34,11 +35,13 @@ impl Case for Stored {
         let options = Options {
             question: self.question.as_deref(),
             question_salt: None,
+            exhaustive: self.exhaustive,
         };
         let mut store = Recorded(&self.store);
         let store: &mut dyn Evidence = &mut store;
-        self.expect
-            .check(verify(&self.trace, &options, Some(store)))
+        let report = verify(&self.trace, &options, Some(store));
+        same("missed", &self.missed, &report.missed)?;
+        self.expect.check(report)
     }
 }
 
@@ -84,6 +87,7 @@ struct ItemFound {
     artifact: String,
     version: i64,
     content: Hash,
+    equality: Option<Hash>,
     start: u64,
     end: u64,
 }
@@ -94,6 +98,8 @@ struct Run {
     /// Root of the receipt.
     receipt: Hash,
     query: String,
+    /// Whether the whole scope was scanned.
+    scan: bool,
     answer: Answer<RunFound>,
 }
 
@@ -137,6 +143,7 @@ impl Evidence for Recorded<'_> {
                 artifact: item.artifact,
                 version: item.version,
                 content: item.content,
+                equality: item.equality,
                 start: item.start,
                 end: item.end,
             }),
@@ -144,9 +151,19 @@ impl Evidence for Recorded<'_> {
     }
 
     fn replay(&mut self, receipt: &Receipt, query: &str) -> Result<Replay, String> {
+        self.run(receipt, query, false)
+    }
+
+    fn scan(&mut self, receipt: &Receipt, query: &str) -> Result<Replay, String> {
+        self.run(receipt, query, true)
+    }
+}
+
+impl Recorded<'_> {
+    fn run(&self, receipt: &Receipt, query: &str, scan: bool) -> Result<Replay, String> {
         let root = receipt.root().map_err(|error| error.to_string())?;
         let mut runs = self.0.replays.iter();
-        let found = runs.find(|run| run.receipt == root && run.query == query);
+        let found = runs.find(|run| run.receipt == root && run.query == query && run.scan == scan);
         match found.map(|run| run.answer.clone()) {
             Some(Answer::Found(run)) => Ok(Replay::Done(Replayed {
                 candidates: run.candidates,
@@ -197,6 +214,7 @@ impl Evidence for Recorder<'_> {
                 artifact: item.artifact.clone(),
                 version: item.version,
                 content: item.content,
+                equality: item.equality,
                 start: item.start,
                 end: item.end,
             }),
@@ -206,9 +224,27 @@ impl Evidence for Recorder<'_> {
 
     fn replay(&mut self, receipt: &Receipt, query: &str) -> Result<Replay, String> {
         let answer = self.library.replay(receipt, query);
+        self.ran(receipt, query, false, answer)
+    }
+
+    fn scan(&mut self, receipt: &Receipt, query: &str) -> Result<Replay, String> {
+        let answer = self.library.scan(receipt, query);
+        self.ran(receipt, query, true, answer)
+    }
+}
+
+impl Recorder<'_> {
+    fn ran(
+        &mut self,
+        receipt: &Receipt,
+        query: &str,
+        scan: bool,
+        answer: Result<Replay, String>,
+    ) -> Result<Replay, String> {
         self.answers.replays.push(Run {
             receipt: receipt.root().map_err(|error| error.to_string())?,
             query: query.into(),
+            scan,
             answer: match &answer {
                 Ok(Replay::Done(run)) => Answer::Found(RunFound {
                     candidates: run.candidates.clone(),
@@ -224,21 +260,8 @@ impl Evidence for Recorder<'_> {
     }
 }
 
-type Change = fn(&mut Library, &Trace);
-
-struct Plan {
-    of: &'static str,
-    id: &'static str,
-    description: &'static str,
-    question: Option<&'static str>,
-    change: Change,
-    /// What a forger makes of the trace before recomputing its roots.
-    forge: fn(&mut Trace),
-    expect: Expect,
-}
-
 pub(super) fn traces() -> File<Stored> {
-    let cases = plans().into_iter().map(|plan| {
+    let cases = plans::plans().into_iter().map(|plan| {
         let sound = roots::by_id(plan.of).expect("a sound trace");
         let mut library = sound.library.clone();
         (plan.change)(&mut library, &sound.trace);
@@ -250,13 +273,16 @@ pub(super) fn traces() -> File<Stored> {
         let options = Options {
             question: plan.question,
             question_salt: None,
+            exhaustive: plan.exhaustive,
         };
-        verify(&trace, &options, Some(&mut recorder));
+        let report = verify(&trace, &options, Some(&mut recorder));
         Stored {
             id: plan.id.into(),
             description: plan.description.into(),
             trace,
             question: plan.question.map(String::from),
+            exhaustive: plan.exhaustive,
+            missed: report.missed,
             store: recorder.answers,
             expect: plan.expect,
         }
@@ -267,304 +293,5 @@ pub(super) fn traces() -> File<Stored> {
             .into(),
         version: 1,
         cases: cases.collect(),
-    }
-}
-
-fn plans() -> Vec<Plan> {
-    let plan = |of, id, description, change, expect| Plan {
-        of,
-        id,
-        description,
-        question: None,
-        change,
-        forge: |_| {},
-        expect,
-    };
-    let forged = |of, id, description, forge, expect| Plan {
-        forge,
-        ..plan(of, id, description, |_, _| {}, expect)
-    };
-    let passed = |level| Expect::passed(Outcome::Verified, level);
-    let asked = |id, description, question, change: Change, expect| Plan {
-        question: Some(question),
-        ..plan("lexical", id, description, change, expect)
-    };
-    let failed = |level, step, code, at| Expect::failed(Some(level), step, code, at);
-    let evidence = |at| failed(Level::L0, "evidence", Code::TEvidence, at);
-    let replay = |at| failed(Level::L2, "replay", Code::TReplay, at);
-    let redacted = |level| Expect::passed(Outcome::Redacted, level);
-    vec![
-        plan(
-            "lexical",
-            "lexical",
-            "as recorded",
-            |_, _| {},
-            passed(Level::L4),
-        ),
-        plan(
-            "vector",
-            "vector",
-            "as recorded",
-            |_, _| {},
-            passed(Level::L4),
-        ),
-        plan(
-            "nominated",
-            "nominated",
-            "as recorded",
-            |_, _| {},
-            passed(Level::L4Nominated),
-        ),
-        plan(
-            "masked",
-            "masked",
-            "as recorded",
-            |_, _| {},
-            passed(Level::L4),
-        ),
-        plan(
-            "nothing",
-            "nothing",
-            "as recorded",
-            |_, _| {},
-            passed(Level::L4),
-        ),
-        plan(
-            "rounds",
-            "rounds",
-            "as recorded",
-            |_, _| {},
-            passed(Level::L4),
-        ),
-        plan(
-            "lexical",
-            "later",
-            "after later changes",
-            |library, _| {
-                library.seq = 108;
-                library
-                    .items
-                    .iter_mut()
-                    .for_each(|item| item.closed = Some(108));
-            },
-            passed(Level::L4),
-        ),
-        asked(
-            "question",
-            "the right question",
-            "how fast is vacuum",
-            |_, _| {},
-            passed(Level::L4),
-        ),
-        asked(
-            "question-other",
-            "another question",
-            "how slow is vacuum",
-            |_, _| {},
-            Expect::failed(None, "question", Code::TQuestion, "question"),
-        ),
-        asked(
-            "question-erased",
-            "the question was erased",
-            "how fast is vacuum",
-            |library, trace| {
-                library.behaviour.erased_texts.insert(trace.question);
-            },
-            redacted(Level::L2),
-        ),
-        plan(
-            "lexical",
-            "changed-item",
-            "a letter of a quoted chunk changed",
-            |library, trace| {
-                change_text(library, trace.evidence[0].item, |text| {
-                    text.replace('a', "o")
-                })
-            },
-            evidence("evidence[0].leaf"),
-        ),
-        plan(
-            "lexical",
-            "moved-item",
-            "a quoted chunk moved to another version",
-            |library, trace| {
-                let id = trace.evidence[0].item;
-                let items = library.items.iter_mut();
-                items
-                    .filter(|item| item.id == id)
-                    .for_each(|item| item.version += 1);
-            },
-            evidence("evidence[0].leaf"),
-        ),
-        plan(
-            "lexical",
-            "changed-quote",
-            "a letter of a quote's stored text changed",
-            |library, trace| {
-                let quote = library.texts.get_mut(&trace.evidence[0].quote);
-                quote.expect("the quote's text").text.push('.');
-            },
-            evidence("evidence[0].quote"),
-        ),
-        plan(
-            "lexical",
-            "lost-item",
-            "a quoted chunk is gone without a record of erasure",
-            |library, trace| {
-                library.behaviour.lost_items.insert(trace.evidence[1].item);
-            },
-            evidence("evidence[1]"),
-        ),
-        plan(
-            "lexical",
-            "lost-quote",
-            "a quote's text is gone without a record of erasure",
-            |library, trace| {
-                library.behaviour.lost_texts.insert(trace.evidence[1].quote);
-            },
-            evidence("evidence[1].quote"),
-        ),
-        plan(
-            "lexical",
-            "erased-item",
-            "a quoted chunk was erased",
-            |library, trace| {
-                library
-                    .behaviour
-                    .erased_items
-                    .insert(trace.evidence[0].item);
-            },
-            redacted(Level::L0),
-        ),
-        plan(
-            "lexical",
-            "erased-quote",
-            "a quote's text was erased",
-            |library, trace| {
-                library
-                    .behaviour
-                    .erased_texts
-                    .insert(trace.evidence[0].quote);
-            },
-            redacted(Level::L0),
-        ),
-        plan(
-            "lexical",
-            "erased-query",
-            "the query was erased",
-            |library, trace| {
-                library.behaviour.erased_texts.insert(trace.rounds[0].query);
-            },
-            redacted(Level::L2),
-        ),
-        plan(
-            "lexical",
-            "changed-candidate",
-            "a candidate that is not quoted changed, but not its words",
-            |library, trace| {
-                let id = trace.rounds[0].receipt.candidates[2].item;
-                change_text(library, id, |text| text.to_uppercase());
-            },
-            replay("rounds[0].receipt.candidates[2].leaf"),
-        ),
-        plan(
-            "lexical",
-            "better-item",
-            "the store holds an item that should have been found",
-            |library, _| {
-                let mut item = library.items[0].clone();
-                (item.id, item.artifact) = (5, "file:new.md".into());
-                library.items.push(item);
-            },
-            replay("rounds[0].receipt.stats.items"),
-        ),
-        plan(
-            "masked",
-            "fewer-masked",
-            "one of the withheld candidates does not match any more",
-            |library, _| change_text(library, 18, |text| text.replace("fast", "slow")),
-            replay("rounds[0].receipt.candidates[2].score"),
-        ),
-        forged(
-            "lexical",
-            "forged-content",
-            "evidence that names another content",
-            |trace| trace.evidence[0].content = Hash([0; 32]),
-            evidence("evidence[0].content"),
-        ),
-        forged(
-            "lexical",
-            "forged-span",
-            "a quote one byte off",
-            |trace| trace.evidence[0].span.start += 1,
-            evidence("evidence[0].quote"),
-        ),
-        forged(
-            "lexical",
-            "forged-span-outside",
-            "a span that reaches beyond its chunk",
-            |trace| trace.evidence[0].span.end += 1,
-            evidence("evidence[0].span"),
-        ),
-        forged(
-            "lexical",
-            "forged-excerpt",
-            "a quote of more characters than allowed, though not of more bytes than they could have",
-            |trace| trace.policy.excerpt_chars = 18,
-            evidence("evidence[0].quote"),
-        ),
-        forged(
-            "lexical",
-            "forged-state",
-            "the whole trace moved to an earlier state",
-            |trace| {
-                trace.state.seq = 105;
-                trace.rounds[0].receipt.state.seq = 105;
-            },
-            replay("rounds[0].receipt.stats.items"),
-        ),
-        forged(
-            "lexical",
-            "forged-omission",
-            "the last candidate left out",
-            |trace| trace.rounds[0].receipt.candidates.truncate(2),
-            replay("rounds[0].receipt.candidates"),
-        ),
-        forged(
-            "masked",
-            "forged-withholding",
-            "a visible candidate left out and not counted as withheld",
-            |trace| {
-                let receipt = &mut trace.rounds[0].receipt;
-                receipt.candidates.remove(2);
-                receipt.cut = Cut::Cap;
-            },
-            failed(
-                Level::L2,
-                "visibility",
-                Code::TVisibility,
-                "rounds[0].receipt.masked",
-            ),
-        ),
-        plan(
-            "lexical",
-            "pruned",
-            "the history was pruned",
-            |library, _| library.behaviour.pruned_below = 107,
-            Expect::passed(Outcome::Pruned, Level::L2),
-        ),
-        plan(
-            "lexical",
-            "fault",
-            "the store cannot be read",
-            |library, _| library.behaviour.broken = true,
-            failed(Level::L0, "evidence", Code::TFault, "evidence[0].quote"),
-        ),
-    ]
-}
-
-fn change_text(library: &mut Library, id: i64, change: impl Fn(&str) -> String) {
-    for item in library.items.iter_mut().filter(|item| item.id == id) {
-        item.text = change(&item.text);
     }
 }

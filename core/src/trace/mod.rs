@@ -8,8 +8,11 @@
 //! *Verified* means that a trace is what was recorded, that its parts are bound to each other and
 //! that its retrieval can be replayed. It never means that the answer is true.
 
+pub mod answer;
 mod builder;
+mod policy;
 pub mod rules;
+mod status;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +20,11 @@ use crate::canon::{self, CanonError};
 use crate::hash::{Context, Hash, Target, structure_hash};
 use crate::receipt::{Receipt, State};
 
-pub use builder::{EvidenceDraft, Head, TraceBuilder, TraceError};
+pub use answer::{Answer, Check, Citation, Gap, Numbers, Reason, Statement, Status, Why};
+pub use builder::{
+    CitationDraft, EvidenceDraft, Head, RoundDraft, StatementDraft, TraceBuilder, TraceError,
+};
+pub use policy::{Policy, QuoteRule, Retrieval};
 
 /// Layout of a trace, the value of its member `v`.
 pub const TRACE_VERSION: &str = "trace/1";
@@ -59,40 +66,87 @@ pub struct Principal {
 pub enum Mode {
     /// Quoted evidence without prose; answered when at least one item was found.
     FindRelevant,
+    /// Prose whose statements cite evidence; answered when all of them are supported.
+    EvidenceAnswer,
+    /// Evidence of at least two independent families of sources.
+    CompareSources,
+    /// Evidence for each planned sub-question.
+    CoverageReview,
 }
 
-/// Budgets of an answer. A value over its cap is refused, never lowered.
+impl Mode {
+    /// Every mode.
+    pub const ALL: [Self; 4] = [
+        Self::FindRelevant,
+        Self::EvidenceAnswer,
+        Self::CompareSources,
+        Self::CoverageReview,
+    ];
+
+    /// As it is written in a trace.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FindRelevant => "find_relevant",
+            Self::EvidenceAnswer => "evidence_answer",
+            Self::CompareSources => "compare_sources",
+            Self::CoverageReview => "coverage_review",
+        }
+    }
+
+    /// Whether an answer may hold prose.
+    pub fn has_prose(self) -> bool {
+        matches!(self, Self::EvidenceAnswer | Self::CompareSources)
+    }
+}
+
+/// The rules by which the checks of an answer were made. Names are versioned and immutable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Policy {
-    /// Retrieval rounds, 1 to [`Policy::CAPS`].
-    pub max_rounds: u32,
-    /// Candidates a round may ask for, those withheld from the caller not counted.
-    pub max_candidates: u32,
-    /// Evidence items in the answer.
-    pub max_evidence: u32,
-    /// Longest quote, in characters (Unicode scalar values).
-    pub excerpt_chars: u32,
+pub struct Rules {
+    /// How an excerpt is cut.
+    pub excerpt: String,
+    /// How a quote is found.
+    pub quote: String,
+    /// How numbers and dates are compared.
+    pub ground: String,
+    /// What makes sources one family.
+    pub family: String,
 }
 
-impl Policy {
-    /// Hard caps.
-    pub const CAPS: Self = Self {
-        max_rounds: 8,
-        max_candidates: 200,
-        max_evidence: 32,
-        excerpt_chars: 500,
-    };
-}
-
-impl Default for Policy {
+impl Default for Rules {
+    /// The rules of this version.
     fn default() -> Self {
         Self {
-            max_rounds: 4,
-            max_candidates: 80,
-            max_evidence: 12,
-            excerpt_chars: 500,
+            excerpt: crate::excerpt::NAME.into(),
+            quote: crate::quote::NAME.into(),
+            ground: crate::ground::NAME.into(),
+            family: crate::family::NAME.into(),
         }
+    }
+}
+
+/// One call of a model, as far as it can be pinned down without showing its texts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelCall {
+    /// Name of the model.
+    pub name: String,
+    /// Digest of its weights, where the server says it.
+    pub digest: Option<String>,
+    /// Commitment to the options of the call.
+    pub options: Option<Hash>,
+    /// Commitment to the exact input.
+    pub input: Hash,
+    /// Commitment to the exact output.
+    pub output: Hash,
+}
+
+impl ModelCall {
+    /// The commitments of the call with their names.
+    pub fn texts(&self) -> impl Iterator<Item = (&'static str, Hash)> {
+        let options = self.options.map(|options| ("options", options));
+        let rest = [("input", self.input), ("output", self.output)];
+        options.into_iter().chain(rest)
     }
 }
 
@@ -116,12 +170,18 @@ pub struct Round {
     pub i: u32,
     /// Why it was run.
     pub origin: Origin,
+    /// Round whose gap it refines; null otherwise.
+    pub parent: Option<u32>,
+    /// Commitment to the text that names what was missing; null unless it refines.
+    pub gap: Option<Hash>,
+    /// The model call that wrote the query; null where no model did.
+    pub refined_by: Option<ModelCall>,
     /// Commitment to the query text, the same as in the receipt.
     pub query: Hash,
     /// The retrieval.
     pub receipt: Receipt,
-    /// Reserved for the model call that selected or refined.
-    pub model: Reserved,
+    /// The model call that selected; null where no model did.
+    pub selected_by: Option<ModelCall>,
     /// Items that were selected, in the order of the candidates.
     pub selected: Vec<i64>,
     /// How many of them no earlier round had selected.
@@ -141,9 +201,12 @@ impl Round {
         struct Preimage<'a> {
             i: u32,
             origin: Origin,
+            parent: Option<u32>,
+            gap: Option<Hash>,
+            refined_by: &'a Option<ModelCall>,
             query: Hash,
             receipt: Hash,
-            model: Reserved,
+            selected_by: &'a Option<ModelCall>,
             selected: &'a [i64],
             added: u32,
             stalled: bool,
@@ -153,9 +216,12 @@ impl Round {
             &Preimage {
                 i: self.i,
                 origin: self.origin,
+                parent: self.parent,
+                gap: self.gap,
+                refined_by: &self.refined_by,
                 query: self.query,
                 receipt: self.receipt.root()?,
-                model: self.model,
+                selected_by: &self.selected_by,
                 selected: &self.selected,
                 added: self.added,
                 stalled: self.stalled,
@@ -196,6 +262,8 @@ pub struct EvidenceItem {
     pub span: Span,
     /// Commitment to the quoted text.
     pub quote: Hash,
+    /// Number of the first evidence of its family of sources.
+    pub family: u32,
 }
 
 impl EvidenceItem {
@@ -206,35 +274,6 @@ impl EvidenceItem {
     pub fn hash(&self) -> Result<Hash, CanonError> {
         structure_hash(Context::EvidenceItem, self)
     }
-}
-
-/// How far the question was answered. It follows from the mode and the evidence and is recomputed
-/// by verification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Status {
-    /// Answered.
-    Answered,
-    /// Answered in part.
-    Partial,
-    /// Not answered: the evidence does not suffice.
-    InsufficientEvidence,
-}
-
-/// The answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Answer {
-    /// How far the question was answered.
-    pub status: Status,
-    /// Code of the reason, in lower-case letters and underscores; null when answered.
-    pub reason: Option<String>,
-    /// Commitment to the prose; null in a mode without prose.
-    pub prose: Option<Hash>,
-    /// Reserved for statements with citations; empty in a mode without prose.
-    pub statements: Vec<Reserved>,
-    /// Reserved for unanswered sub-questions; empty in a mode without a plan.
-    pub gaps: Vec<Reserved>,
 }
 
 /// The roots of a trace.
@@ -284,6 +323,8 @@ pub struct Trace {
     pub ranker: String,
     /// Chunker of the items.
     pub chunker: String,
+    /// Rules of the answer's checks.
+    pub rules: Rules,
     /// Id of the installation whose ids and states the trace speaks of.
     pub origin: String,
     /// Namespace that was asked.
@@ -300,6 +341,8 @@ pub struct Trace {
     pub policy: Policy,
     /// Reserved for a requirement plan.
     pub plan: Reserved,
+    /// Commitments to the sub-questions planned beforehand, in their order.
+    pub planned: Vec<Hash>,
     /// Rounds, in the order they ran.
     pub rounds: Vec<Round>,
     /// Evidence, in the order of the answer.
@@ -331,6 +374,45 @@ impl Trace {
         canon::from_text(text)
     }
 
+    /// Every commitment to a text, each once, in the order of the trace.
+    pub fn commitments(&self) -> Vec<Hash> {
+        let mut all = vec![self.question];
+        all.extend(&self.planned);
+        for round in &self.rounds {
+            all.push(round.query);
+            all.extend(round.gap);
+        }
+        all.extend(self.evidence.iter().map(|item| item.quote));
+        all.extend(self.answer.prose);
+        for statement in &self.answer.statements {
+            all.push(statement.text);
+            all.extend(
+                statement
+                    .citations
+                    .iter()
+                    .filter_map(|citation| citation.quote),
+            );
+        }
+        for (_, call) in self.model_calls() {
+            all.extend(call.texts().map(|(_, commitment)| commitment));
+        }
+        let mut seen = std::collections::HashSet::new();
+        all.retain(|commitment| seen.insert(*commitment));
+        all
+    }
+
+    /// Every model call with its path.
+    pub fn model_calls(&self) -> impl Iterator<Item = (String, &ModelCall)> {
+        let of_rounds = self.rounds.iter().enumerate().flat_map(|(i, round)| {
+            let refined = round.refined_by.iter();
+            let refined = refined.map(move |call| (format!("rounds[{i}].refined_by"), call));
+            let selected = round.selected_by.iter();
+            refined.chain(selected.map(move |call| (format!("rounds[{i}].selected_by"), call)))
+        });
+        let of_answer = self.answer.model.iter();
+        of_rounds.chain(of_answer.map(|call| ("answer.model".into(), call)))
+    }
+
     /// Kind of the items that the evidence quotes, as the round of the item tells.
     pub fn target(&self, evidence: &EvidenceItem) -> Option<Target> {
         let round = self.rounds.get(evidence.round as usize)?;
@@ -360,11 +442,13 @@ impl Trace {
                 analyzer: &self.analyzer,
                 ranker: &self.ranker,
                 chunker: &self.chunker,
+                rules: &self.rules,
                 origin: &self.origin,
                 namespace: &self.namespace,
                 state: &self.state,
                 mode: self.mode,
                 plan: self.plan,
+                planned: &self.planned,
                 certificate: self.certificate,
                 log: self.log,
                 roots: &parts,
@@ -390,11 +474,13 @@ struct TraceHead<'a> {
     analyzer: &'a str,
     ranker: &'a str,
     chunker: &'a str,
+    rules: &'a Rules,
     origin: &'a str,
     namespace: &'a str,
     state: &'a State,
     mode: Mode,
     plan: Reserved,
+    planned: &'a [Hash],
     certificate: Reserved,
     log: Reserved,
     roots: &'a PartRoots,

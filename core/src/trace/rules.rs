@@ -3,17 +3,27 @@
 
 use std::collections::HashSet;
 
-use super::{EvidenceItem, Mode, Origin, Policy, Round, Status, Trace, Visible};
-use crate::receipt::{
-    Candidate, Violation, check_distinct, check_name, check_namespace, check_state, require,
+use super::answer::{MAX_CITATIONS, MAX_STATEMENTS, source_counts};
+use super::{
+    Check, EvidenceItem, Mode, ModelCall, Origin, Policy, Retrieval, Round, Statement, Status,
+    Trace, Visible,
 };
+use crate::hash::Hash;
+use crate::receipt::{
+    Arm, Candidate, Nominator, Violation, check_distinct, check_name, check_namespace, check_state,
+    require,
+};
+
+pub use super::status::{expected_gaps, expected_status, status, status_without};
 
 /// Longest role name, in bytes, with room above PostgreSQL's 63.
 const MAX_ROLE: usize = 255;
 /// Longest installation id, in bytes.
 const MAX_ORIGIN: usize = 128;
-/// Longest reason code, in bytes.
-const MAX_REASON: usize = 64;
+/// Most planned sub-questions.
+pub const MAX_PLANNED: usize = 32;
+/// Longest name or digest of a model, in bytes.
+pub const MAX_MODEL: usize = 255;
 
 /// Each part is well formed by itself and agrees with the head of the trace.
 ///
@@ -25,6 +35,14 @@ pub fn structure(trace: &Trace) -> Result<(), Violation> {
     check_name(&trace.analyzer, "analyzer")?;
     check_name(&trace.ranker, "ranker")?;
     check_name(&trace.chunker, "chunker")?;
+    for (name, rule) in [
+        ("excerpt", &trace.rules.excerpt),
+        ("quote", &trace.rules.quote),
+        ("ground", &trace.rules.ground),
+        ("family", &trace.rules.family),
+    ] {
+        check_name(rule, &format!("rules.{name}"))?;
+    }
     check_namespace(&trace.namespace, "namespace")?;
     let short = |text: &str, most, at: &str| {
         let expected = format!("1 to {most} bytes");
@@ -34,6 +52,10 @@ pub fn structure(trace: &Trace) -> Result<(), Violation> {
     short(&trace.principal.role, MAX_ROLE, "principal.role")?;
     check_state(&trace.state, "state")?;
     policy(&trace.policy)?;
+    plan(trace.mode, trace.question, &trace.planned)?;
+    for (at, call) in trace.model_calls() {
+        model_call(call).map_err(|violation| violation.within(&at))?;
+    }
     for (i, round) in trace.rounds.iter().enumerate() {
         round_structure(trace, i, round)
             .map_err(|violation| violation.within(&format!("rounds[{i}]")))?;
@@ -55,12 +77,56 @@ pub fn structure(trace: &Trace) -> Result<(), Violation> {
         let new = seen.insert((item.round, item.item, span.start, span.end));
         require(
             new,
-            at,
+            at.clone(),
             "each span once",
             format!("item {} at {found} twice", item.item),
         )?;
+        family(trace, i, item).map_err(|violation| violation.within(&at))?;
     }
     answer(trace)
+}
+
+/// A family is named by its first evidence, and evidence of one artifact is of one family.
+fn family(trace: &Trace, i: usize, item: &EvidenceItem) -> Result<(), Violation> {
+    let before = trace.evidence.get(..i).unwrap_or_default();
+    let first = (item.family as usize)
+        .checked_sub(1)
+        .and_then(|at| trace.evidence.get(at));
+    let names_a_first =
+        item.family <= item.n && first.is_some_and(|first| first.family == item.family);
+    let expected = "the number of the first evidence of its family";
+    require(names_a_first, "family", expected, item.family)?;
+    let same = before.iter().find(|other| other.artifact == item.artifact);
+    let family = same.map_or(item.family, |same| same.family);
+    require(item.family == family, "family", family, item.family)
+}
+
+fn model_call(call: &ModelCall) -> Result<(), Violation> {
+    let digest = call.digest.as_deref().unwrap_or("x");
+    for (name, text) in [("name", call.name.as_str()), ("digest", digest)] {
+        let fits = (1..=MAX_MODEL).contains(&text.len());
+        require(fits, name, format!("1 to {MAX_MODEL} bytes"), text.len())?;
+    }
+    Ok(())
+}
+
+/// The plan is short, asks nothing twice, and is there where the mode is about it.
+///
+/// # Errors
+/// The first rule that does not hold.
+pub fn plan(mode: Mode, question: Hash, planned: &[Hash]) -> Result<(), Violation> {
+    let length = planned.len();
+    let expected = format!("at most {MAX_PLANNED}");
+    require(length <= MAX_PLANNED, "planned", expected, length)?;
+    let needed = mode == Mode::CoverageReview;
+    let expected = "sub-questions in mode coverage_review";
+    require(!needed || length > 0, "planned", expected, "none")?;
+    let mut seen = HashSet::from([question]);
+    for (i, query) in planned.iter().enumerate() {
+        let at = format!("planned[{i}]");
+        require(seen.insert(*query), at, "each question once", query)?;
+    }
+    Ok(())
 }
 
 /// No list is longer than the highest budget allows, which bounds the work of all other rules.
@@ -71,6 +137,14 @@ fn counts(trace: &Trace) -> Result<(), Violation> {
     };
     within(trace.rounds.len(), caps.max_rounds, "rounds".into())?;
     within(trace.evidence.len(), caps.max_evidence, "evidence".into())?;
+    let most = MAX_STATEMENTS as u32;
+    let statements = &trace.answer.statements;
+    within(statements.len(), most, "answer.statements".into())?;
+    let citations = statements.iter().map(|statement| statement.citations.len());
+    let most = MAX_CITATIONS as u32;
+    within(citations.sum(), most, "answer.statements".into())?;
+    let most = MAX_PLANNED as u32;
+    within(trace.answer.gaps.len(), most, "answer.gaps".into())?;
     for (i, round) in trace.rounds.iter().enumerate() {
         let at = format!("rounds[{i}].receipt.candidates");
         within(round.receipt.candidates.len(), caps.max_candidates, at)?;
@@ -134,39 +208,85 @@ fn round_structure(trace: &Trace, i: usize, round: &Round) -> Result<(), Violati
 }
 
 fn answer(trace: &Trace) -> Result<(), Violation> {
-    let Mode::FindRelevant = trace.mode;
     let answer = &trace.answer;
-    require(
-        answer.prose.is_none(),
-        "answer.prose",
-        "null in mode find_relevant",
-        "a value",
-    )?;
+    let in_mode = |what: &str| format!("{what} in mode {}", trace.mode.as_str());
+    let prose = trace.mode.has_prose();
+    let expected = in_mode("null");
+    let at = "answer.prose";
+    require(prose || answer.prose.is_none(), at, &expected, "a value")?;
+    let at = "answer.model";
+    require(prose || answer.model.is_none(), at, &expected, "a value")?;
     let length = answer.statements.len();
+    let expected = "none without prose";
+    let may = answer.prose.is_some() || length == 0;
+    require(may, "answer.statements", expected, length)?;
+    for (i, statement) in answer.statements.iter().enumerate() {
+        statement_structure(i, statement)
+            .map_err(|violation| violation.within(&format!("answer.statements[{i}]")))?;
+    }
+    let counted = source_counts(&trace.evidence);
     require(
-        length == 0,
-        "answer.statements",
-        "none in mode find_relevant",
-        length,
+        answer.sources == counted.0,
+        "answer.sources",
+        counted.0,
+        answer.sources,
     )?;
-    let length = answer.gaps.len();
     require(
-        length == 0,
-        "answer.gaps",
-        "none in mode find_relevant",
-        length,
+        answer.families == counted.1,
+        "answer.families",
+        counted.1,
+        answer.families,
     )?;
     let answered = answer.status == Status::Answered;
-    match &answer.reason {
+    match answer.reason {
         None => require(answered, "answer.reason", "a code, as not answered", "null"),
         Some(reason) => {
-            require(!answered, "answer.reason", "null, as answered", reason)?;
-            let allowed = |byte| matches!(byte, b'a'..=b'z' | b'_');
-            let code = (1..=MAX_REASON).contains(&reason.len()) && reason.bytes().all(allowed);
-            let expected = format!("1 to {MAX_REASON} lower-case letters and underscores");
-            require(code, "answer.reason", expected, format!("{reason:?}"))
+            let expected = "null, as answered";
+            require(!answered, "answer.reason", expected, reason.as_str())
         }
     }
+}
+
+fn statement_structure(i: usize, statement: &Statement) -> Result<(), Violation> {
+    require(
+        u64::from(statement.n) == i as u64 + 1,
+        "n",
+        i + 1,
+        statement.n,
+    )?;
+    let mut seen = HashSet::new();
+    for (i, citation) in statement.citations.iter().enumerate() {
+        let at = |name: &str| format!("citations[{i}].{name}");
+        let quoted = citation.check != Check::Id;
+        let when = if quoted {
+            "a value, as a quote was checked"
+        } else {
+            "null, as no quote was checked"
+        };
+        let found = if citation.quote.is_some() {
+            "a value"
+        } else {
+            "null"
+        };
+        require(citation.quote.is_some() == quoted, at("quote"), when, found)?;
+        let misattributed = citation.check == Check::Misattributed;
+        let when = if misattributed {
+            "a value, as misattributed"
+        } else {
+            "null, as not misattributed"
+        };
+        let found = citation.other.map_or("null".into(), |n| n.to_string());
+        require(
+            citation.other.is_some() == misattributed,
+            at("other"),
+            when,
+            found,
+        )?;
+        let new = seen.insert((citation.n, citation.quote));
+        let found = format!("evidence {} twice", citation.n);
+        require(new, at("n"), "each citation once", found)?;
+    }
+    Ok(())
 }
 
 /// Everything used was retrieved: the first query is the question, what is selected is among the
@@ -182,9 +302,60 @@ pub fn binding(trace: &Trace) -> Result<(), Violation> {
             .map_err(|violation| violation.within(&format!("rounds[{i}]")))?;
         stalled |= round.stalled;
     }
+    planned_binding(trace)?;
     for (i, item) in trace.evidence.iter().enumerate() {
         evidence_binding(trace, item)
             .map_err(|violation| violation.within(&format!("evidence[{i}]")))?;
+    }
+    for (i, statement) in trace.answer.statements.iter().enumerate() {
+        citations_binding(trace, statement)
+            .map_err(|violation| violation.within(&format!("answer.statements[{i}]")))?;
+    }
+    Ok(())
+}
+
+/// Planned rounds ask the plan's questions, in its order.
+fn planned_binding(trace: &Trace) -> Result<(), Violation> {
+    let mut plan = trace.planned.iter();
+    for (i, round) in trace.rounds.iter().enumerate() {
+        if round.origin == Origin::Planned {
+            let next = plan.next();
+            let at = format!("rounds[{i}].query");
+            let expected = next.map_or("no further planned round".into(), Hash::to_string);
+            require(next == Some(&round.query), at, expected, round.query)?;
+        }
+    }
+    Ok(())
+}
+
+/// Statements cite evidence of the trace, at its span where no quote says another one.
+fn citations_binding(trace: &Trace, statement: &Statement) -> Result<(), Violation> {
+    let count = trace.evidence.len();
+    let evidence = |n: u32| {
+        (n as usize)
+            .checked_sub(1)
+            .and_then(|i| trace.evidence.get(i))
+    };
+    for (i, citation) in statement.citations.iter().enumerate() {
+        let at = |name: &str| format!("citations[{i}].{name}");
+        let expected = format!("evidence 1 to {count}");
+        let Some(item) = evidence(citation.n) else {
+            return require(false, at("n"), expected, citation.n);
+        };
+        if let Some(other) = citation.other {
+            let another = other != citation.n && evidence(other).is_some();
+            let expected = format!("another one of evidence 1 to {count}");
+            require(another, at("other"), expected, other)?;
+        }
+        let span = |span: super::Span| format!("{} to {}", span.start, span.end);
+        let found = span(citation.span);
+        if citation.check == Check::Supported {
+            let some = citation.span.start < citation.span.end;
+            require(some, at("span"), "a span of at least one byte", found)?;
+        } else {
+            let same = citation.span == item.span;
+            require(same, at("span"), span(item.span), found)?;
+        }
     }
     Ok(())
 }
@@ -221,7 +392,27 @@ fn round_binding(
         format!("the question, {}", trace.question),
         round.query,
     )?;
-    let may_run = round.origin != Origin::Refine || !stalled_before;
+    let refines = round.origin == Origin::Refine;
+    let count = |given: bool| if given { "a value" } else { "null" };
+    for (name, given) in [
+        ("parent", round.parent.is_some()),
+        ("gap", round.gap.is_some()),
+    ] {
+        let expected = if refines {
+            "a value, as it refines"
+        } else {
+            "null, as it does not refine"
+        };
+        require(given == refines, name, expected, count(given))?;
+    }
+    if let Some(parent) = round.parent {
+        let earlier = parent < round.i;
+        require(earlier, "parent", "an earlier round", parent)?;
+    }
+    let by_model = round.refined_by.is_some();
+    let expected = "null, as it does not refine";
+    require(refines || !by_model, "refined_by", expected, "a value")?;
+    let may_run = !refines || !stalled_before;
     require(
         may_run,
         "origin",
@@ -298,6 +489,8 @@ pub fn budget(trace: &Trace) -> Result<(), Violation> {
         let withheld = round.receipt.masked;
         let k = u64::from(round.receipt.params.k.saturating_sub(withheld));
         within(k, policy.max_candidates, "max_candidates", at)?;
+        arms(policy, round)
+            .map_err(|violation| violation.within(&format!("rounds[{i}].receipt")))?;
     }
     let evidence = trace.evidence.len() as u64;
     within(
@@ -320,31 +513,20 @@ pub fn budget(trace: &Trace) -> Result<(), Violation> {
     Ok(())
 }
 
-/// The status that the mode's rule gives for this evidence.
-pub fn expected_status(mode: Mode, evidence: &[EvidenceItem]) -> Status {
-    match mode {
-        Mode::FindRelevant if evidence.is_empty() => Status::InsufficientEvidence,
-        Mode::FindRelevant => Status::Answered,
-    }
-}
-
-/// The recorded status follows from the evidence, and a question was really asked.
-///
-/// # Errors
-/// Where it does not.
-pub fn status(trace: &Trace) -> Result<(), Violation> {
-    require(
-        !trace.rounds.is_empty(),
-        "rounds",
-        "at least one round",
-        "none",
-    )?;
-    let expected = expected_status(trace.mode, &trace.evidence);
-    let found = trace.answer.status;
-    require(
-        expected == found,
-        "answer.status",
-        format!("{expected:?}"),
-        format!("{found:?}"),
-    )
+/// The round's arms are those of the policy.
+fn arms(policy: &Policy, round: &Round) -> Result<(), Violation> {
+    let receipt = &round.receipt;
+    let reranked = receipt.nominator == Nominator::Lexical;
+    let may = !reranked || (policy.allow_semantic_rerank && policy.retrieval == Retrieval::Lexical);
+    let expected = "no semantic rerank, as the policy does not allow it";
+    require(may, "nominator", expected, "lexical")?;
+    let expected: &[Arm] = match policy.retrieval {
+        Retrieval::Lexical if reranked => &[Arm::Lexical, Arm::Vector],
+        Retrieval::Lexical => &[Arm::Lexical],
+        Retrieval::Vector => &[Arm::Vector],
+        Retrieval::Hybrid => &[Arm::Lexical, Arm::Vector],
+    };
+    let found = format!("{:?}", receipt.arms);
+    let same = receipt.arms == expected;
+    require(same, "arms", format!("{expected:?}"), found)
 }

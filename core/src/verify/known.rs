@@ -4,13 +4,19 @@
 use super::report::{Checked, Code, Failure};
 use crate::canon::Value;
 use crate::trace::TRACE_VERSION;
-use crate::{analyzer, chunker, fusion, lexical, vector};
+use crate::{analyzer, chunker, excerpt, family, fusion, ground, lexical, quote, vector};
 
 const ANALYZERS: &[&str] = &analyzer::NAMES;
 const CHUNKERS: [&str; 1] = [chunker::NAME];
 const FUSIONS: &[&str] = &fusion::NAMES;
 const QUANTISERS: [&str; 1] = [vector::NAME];
 const RANKERS: &[&str] = &lexical::NAMES;
+const RULES: [(&str, &[&str]); 4] = [
+    ("excerpt", &[excerpt::NAME]),
+    ("quote", &[quote::NAME]),
+    ("ground", &[ground::NAME]),
+    ("family", &[family::NAME]),
+];
 /// Name of the program in `engine`; its version is free, since the algorithms carry their own.
 const ENGINE: &str = "cortex/";
 
@@ -26,6 +32,10 @@ pub(super) fn check(trace: &Value) -> Result<Checked, Failure> {
     one_of(trace.get("analyzer"), ANALYZERS, "analyzer")?;
     one_of(trace.get("ranker"), RANKERS, "ranker")?;
     one_of(trace.get("chunker"), &CHUNKERS, "chunker")?;
+    for (name, known) in RULES {
+        let rule = trace.get("rules").and_then(|rules| rules.get(name));
+        one_of(rule, known, &format!("rules.{name}"))?;
+    }
     if let Some(Value::Array(rounds)) = trace.get("rounds") {
         for (i, round) in rounds.iter().enumerate() {
             let at = format!("rounds[{i}].receipt");

@@ -18,17 +18,24 @@
 //! | 4 | roots, question | `T_ROOT`, `T_QUESTION` | |
 //! | 5 | binding, budget, status | `T_UNBOUND`, `T_BUDGET`, `T_STATUS` | L0 |
 //! | 6 | signature | not available yet | L1 |
-//! | 7 | evidence, once for each item | `T_EVIDENCE` | L2 |
+//! | 7 | evidence, once for each item | `T_EVIDENCE` | |
+//! | 7 | families | `T_EVIDENCE` | |
+//! | 7 | answer, once for the prose and for each statement | `T_ANSWER`, `T_EVIDENCE` | L2 |
+//! | 7 | texts, once for each gap that was refined and each model call | `T_EVIDENCE` | |
 //! | 8 | log | not available yet | L3 |
 //! | 9 | replay, once for each round | `T_REPLAY` | |
+//! | 9 | exhaustive, once for each round that an index nominated, if asked for | | |
 //! | 10 | visibility, once for each round | `T_VISIBILITY` | L4 or L4-nominated |
 //!
-//! A level is reached when every part of its steps passed and the levels before it that are available
+//! L2 does not ask for the texts of gaps and model calls: they may be erased while the evidence stays. A level is reached when
+//! every part of its steps passed and the levels before it that are available
 //! were reached. A step that meets an erased text is `redacted`, one beyond the kept history is
 //! `pruned`; neither is a failure, but both leave the level where it was. A store that cannot answer fails the step
 //! with `T_FAULT`. Bad data gives a report, never an error and never a panic; the work is bounded by
 //! the size limits of [`crate::canon`] and the caps of [`crate::trace::Policy`].
 
+mod answer;
+mod bundle;
 mod known;
 mod report;
 mod store;
@@ -38,7 +45,8 @@ use crate::hash::{Hash, Salt, commit};
 use crate::receipt::{Nominator, Violation};
 use crate::trace::{Roots, Round, Trace, rules};
 
-pub use report::{Code, Level, Outcome, Report, Step, StepOutcome};
+pub use bundle::{BUNDLE_VERSION, Bundle, BundleItem, BundleText, BundleVersion, StoredFields};
+pub use report::{Code, Level, Missed, Outcome, Report, Step, StepOutcome};
 pub use store::{Evidence, Lookup, Replay, Replayed, StoredItem, text_at};
 
 use report::{Checked, Failure, Ladder};
@@ -50,6 +58,8 @@ pub struct Options<'a> {
     pub question: Option<&'a str>,
     /// The salt of the question's commitment, needed where no store has it.
     pub question_salt: Option<Salt>,
+    /// Whether to scan exactly where an index nominated, and to report what it missed.
+    pub exhaustive: bool,
 }
 
 /// The steps in their order.
@@ -63,12 +73,16 @@ const BUDGET: (u8, &str) = (5, "budget");
 const STATUS: (u8, &str) = (5, "status");
 const SIGNATURE: (u8, &str) = (6, "signature");
 const EVIDENCE: (u8, &str) = (7, "evidence");
+const FAMILIES: (u8, &str) = (7, "families");
+const ANSWER: (u8, &str) = (7, "answer");
+const TEXTS: (u8, &str) = (7, "texts");
 const LOG: (u8, &str) = (8, "log");
 const REPLAY: (u8, &str) = (9, "replay");
+const EXHAUSTIVE: (u8, &str) = (9, "exhaustive");
 const VISIBILITY: (u8, &str) = (10, "visibility");
-const LADDER: [(u8, &str); 13] = [
-    PARSE, VERSION, STRUCTURE, ROOTS, QUESTION, BINDING, BUDGET, STATUS, SIGNATURE, EVIDENCE, LOG,
-    REPLAY, VISIBILITY,
+const LADDER: [(u8, &str); 17] = [
+    PARSE, VERSION, STRUCTURE, ROOTS, QUESTION, BINDING, BUDGET, STATUS, SIGNATURE, EVIDENCE,
+    FAMILIES, ANSWER, TEXTS, LOG, REPLAY, EXHAUSTIVE, VISIBILITY,
 ];
 
 /// Verifies the canonical text of a trace: alone up to level L0, with a store up to L4. The text may
@@ -79,8 +93,10 @@ pub fn verify(
     evidence: Option<&mut dyn Evidence>,
 ) -> Report {
     let mut ladder = Ladder::default();
+    let replays = evidence.as_ref().is_none_or(|store| store.can_replay());
     let end = climb(&mut ladder, trace_text.as_ref(), options, evidence);
     let why = match end {
+        Ok(()) if !replays => "a file of texts cannot replay",
         Ok(()) => "no store was given to check against",
         Err(Stopped) => "an earlier step failed",
     };
@@ -149,7 +165,10 @@ fn climb(
         ladder.reach(Level::L2);
     }
     ladder.check(LOG, Ok(Checked::not_available()))?;
-    if check_replay(ladder, &trace, store)? && ladder.reached(Level::L2) {
+    if !store.can_replay() {
+        return Ok(());
+    }
+    if check_replay(ladder, &trace, store, options.exhaustive)? && ladder.reached(Level::L2) {
         let approximate = |round: &Round| round.receipt.nominator == Nominator::Approximate;
         ladder.reach(if trace.rounds.iter().any(approximate) {
             Level::L4Nominated
@@ -245,21 +264,71 @@ fn check_question(
     Ok(Checked::passed(trace.question, found).at("question"))
 }
 
-/// Step 7; `true` if every item passed.
+/// Step 7; `true` if every item, the families, the prose and every statement passed.
 fn check_evidence(
     ladder: &mut Ladder,
     trace: &Trace,
     store: &mut dyn Evidence,
 ) -> Result<bool, Stopped> {
-    if trace.evidence.is_empty() {
-        ladder.check(EVIDENCE, Ok(Checked::passed("no evidence", "no evidence")))?;
-        return Ok(true);
-    }
+    let passed = |outcome| outcome == StepOutcome::Passed;
     let mut all = true;
+    let mut items = Vec::with_capacity(trace.evidence.len());
     for (i, item) in trace.evidence.iter().enumerate() {
         let at = format!("evidence[{i}]");
-        let outcome = ladder.check(EVIDENCE, store::evidence_item(store, trace, item, &at))?;
-        all &= outcome == StepOutcome::Passed;
+        let checked = store::evidence_item(store, trace, item, &at);
+        let (outcome, stored) = ladder.step(EVIDENCE, checked, |(checked, stored)| {
+            let outcome = checked.outcome;
+            (checked, (outcome, stored))
+        })?;
+        all &= passed(outcome);
+        items.push(stored);
+    }
+    if trace.evidence.is_empty() {
+        ladder.check(EVIDENCE, Ok(Checked::passed("no evidence", "no evidence")))?;
+    }
+    ladder.check(FAMILIES, answer::families(trace, &items))?;
+
+    let statements = &trace.answer.statements;
+    match answer::prose(store, trace) {
+        Ok(None) => {
+            ladder.check(ANSWER, Ok(Checked::passed("no prose", "no prose")))?;
+        }
+        Ok(Some(checked)) => all &= passed(ladder.check(ANSWER, Ok(checked))?),
+        Err(failure) => {
+            ladder.check(ANSWER, Err(failure))?;
+        }
+    }
+    if !statements.is_empty() {
+        let judge = match answer::judge(trace, &items) {
+            Ok(judge) => judge,
+            Err(failure) => {
+                ladder.check(ANSWER, Err(failure))?;
+                return Ok(false);
+            }
+        };
+        for (i, statement) in statements.iter().enumerate() {
+            let at = format!("answer.statements[{i}]");
+            let checked = answer::statement(store, trace, judge.as_ref(), statement, &at);
+            all &= passed(ladder.check(ANSWER, checked)?);
+        }
+    }
+
+    let mut texts = 0;
+    for (i, round) in trace.rounds.iter().enumerate() {
+        if let Some(gap) = &round.gap {
+            let at = format!("rounds[{i}].gap");
+            ladder.check(TEXTS, answer::texts(store, &[("", *gap)], &at))?;
+            texts += 1;
+        }
+    }
+    for (at, call) in trace.model_calls() {
+        let of_call: Vec<_> = call.texts().collect();
+        ladder.check(TEXTS, answer::texts(store, &of_call, &at))?;
+        texts += 1;
+    }
+    if texts == 0 {
+        let none = "no gap refined, no model called";
+        ladder.check(TEXTS, Ok(Checked::passed(none, none)))?;
     }
     Ok(all)
 }
@@ -269,6 +338,7 @@ fn check_replay(
     ladder: &mut Ladder,
     trace: &Trace,
     store: &mut dyn Evidence,
+    exhaustive: bool,
 ) -> Result<bool, Stopped> {
     let visible = trace.principal.visible;
     let mut replays = Vec::new();
@@ -277,6 +347,11 @@ fn check_replay(
         let replay = store::replay_round(store, round, visible, &at);
         let withheld = ladder.step(REPLAY, replay, |replay| (replay.checked, replay.withheld))?;
         replays.push((round, at, withheld));
+    }
+    if exhaustive {
+        check_exhaustively(ladder, trace, store)?;
+    } else {
+        ladder.skip(EXHAUSTIVE, "not asked for");
     }
     let all = replays.iter().all(|(_, _, withheld)| withheld.is_some());
     for (round, at, withheld) in replays {
@@ -289,6 +364,37 @@ fn check_replay(
         };
     }
     Ok(all)
+}
+
+/// Scans exactly where an index nominated; what it missed is told and fails nothing.
+fn check_exhaustively(
+    ladder: &mut Ladder,
+    trace: &Trace,
+    store: &mut dyn Evidence,
+) -> Result<(), Stopped> {
+    let mut missed = Vec::new();
+    let mut scanned = 0;
+    for (i, round) in trace.rounds.iter().enumerate() {
+        if round.receipt.nominator != Nominator::Approximate {
+            continue;
+        }
+        scanned += 1;
+        let scan = store::scan_round(store, round, &format!("rounds[{i}]"));
+        if let Some(items) = ladder.step(EXHAUSTIVE, scan, |scan| scan)?
+            && !items.is_empty()
+        {
+            missed.push(Missed {
+                round: round.i,
+                items,
+            });
+        }
+    }
+    if scanned == 0 {
+        let none = "no index nominated";
+        ladder.check(EXHAUSTIVE, Ok(Checked::passed(none, none)))?;
+    }
+    ladder.missed = Some(missed);
+    Ok(())
 }
 
 fn visibility(round: &Round, withheld: u64, at: &str) -> Result<Checked, Failure> {

@@ -84,6 +84,8 @@ pub enum Code {
     TStatus,
     /// A stored item or quote that is not the one named.
     TEvidence,
+    /// A statement whose checks give something else.
+    TAnswer,
     /// A replay that gives something else.
     TReplay,
     /// More or fewer candidates withheld than recorded.
@@ -133,8 +135,20 @@ pub struct Report {
     pub expected: Option<String>,
     /// What was found.
     pub found: Option<String>,
+    /// What the index did not nominate, found by scanning exactly; null unless that was asked for. To have
+    /// missed something is no failure.
+    pub missed: Option<Vec<Missed>>,
     /// All steps in their order.
     pub steps: Vec<Step>,
+}
+
+/// What an approximate index missed in one round.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missed {
+    /// Position of the round.
+    pub round: u32,
+    /// Items that a scan finds among as many best ones as were considered, and the round did not.
+    pub items: Vec<i64>,
 }
 
 /// A check that does not hold.
@@ -205,6 +219,7 @@ impl Checked {
 pub(super) struct Ladder {
     steps: Vec<Step>,
     level: Option<Level>,
+    pub missed: Option<Vec<Missed>>,
 }
 
 impl Ladder {
@@ -315,6 +330,7 @@ impl Ladder {
             at: failed.as_ref().map(|step| step.at.clone()),
             expected: failed.as_ref().map(|step| step.expected.clone()),
             found: failed.map(|step| step.found),
+            missed: self.missed,
             steps: self.steps,
         }
     }

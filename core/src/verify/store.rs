@@ -3,6 +3,7 @@
 use super::report::{Checked, Code, Failure, StepOutcome};
 use crate::hash::{Hash, Key, Leaf, SaltedText, Target, commit};
 use crate::receipt::{Candidate, Nominator, Receipt, Stats};
+use crate::trace::answer::ItemText;
 use crate::trace::{EvidenceItem, Round, Span, Trace, Visible};
 
 /// What a store knows under an id or a commitment.
@@ -29,6 +30,8 @@ pub struct StoredItem {
     pub version: i64,
     /// Content hash of that version.
     pub content: Hash,
+    /// Equality digest of that content; `None` where the store does not have it.
+    pub equality: Option<Hash>,
     /// First byte of its span in the source text.
     pub start: u64,
     /// One past the last byte.
@@ -83,9 +86,23 @@ pub trait Evidence {
     /// # Errors
     /// A fault of the store, as a sentence.
     fn replay(&mut self, receipt: &Receipt, query: &str) -> Result<Replay, String>;
+
+    /// As [`Evidence::replay`], but the vector arm scans its whole scope, whatever nominated then.
+    ///
+    /// # Errors
+    /// A fault of the store, as a sentence.
+    fn scan(&mut self, receipt: &Receipt, query: &str) -> Result<Replay, String>;
+
+    /// Whether retrievals can be run again at all; a file of texts cannot.
+    fn can_replay(&self) -> bool {
+        true
+    }
 }
 
-fn fault(at: &str) -> impl Fn(String) -> Failure + '_ {
+/// Most missed items that a report names.
+const MAX_MISSED: usize = 1_000;
+
+pub(super) fn fault(at: &str) -> impl Fn(String) -> Failure + '_ {
     move |message| Failure::new(Code::TFault, at, "an answer of the store", message)
 }
 
@@ -112,13 +129,13 @@ pub(super) fn committed_text(
 }
 
 /// Step 7 for one evidence item: the leaf recomputes from the stored text, and the quote is what
-/// stands at the span.
+/// stands at the span. Gives the item too, unless it was erased.
 pub(super) fn evidence_item(
     store: &mut dyn Evidence,
     trace: &Trace,
     item: &EvidenceItem,
     at: &str,
-) -> Result<Checked, Failure> {
+) -> Result<(Checked, Option<StoredItem>), Failure> {
     let Some(target) = trace.target(item) else {
         let expected = "one of the trace's rounds";
         return Err(Failure::new(
@@ -133,7 +150,8 @@ pub(super) fn evidence_item(
         Lookup::Found(stored) => stored,
         Lookup::Erased => {
             let expected = format!("leaf {}", item.leaf);
-            return Ok(Checked::new(StepOutcome::Redacted, at, expected, "erased"));
+            let checked = Checked::new(StepOutcome::Redacted, at, expected, "erased");
+            return Ok((checked, None));
         }
         Lookup::Missing => {
             let expected = format!("item {}, or a record of its erasure", item.item);
@@ -166,7 +184,8 @@ pub(super) fn evidence_item(
     };
     let Some(quote) = quote else {
         let expected = format!("quote {}", item.quote);
-        return Ok(Checked::new(StepOutcome::Redacted, at, expected, "erased"));
+        let checked = Checked::new(StepOutcome::Redacted, at, expected, "erased");
+        return Ok((checked, Some(stored)));
     };
     if quote.text != text {
         // As commitments: a report may go to someone who may not read the text.
@@ -182,7 +201,7 @@ pub(super) fn evidence_item(
             length.to_string(),
         );
     }
-    Ok(Checked::passed(item.leaf, found).at(at))
+    Ok((Checked::passed(item.leaf, found).at(at), Some(stored)))
 }
 
 fn stored_leaf(target: Target, id: i64, stored: &StoredItem, at: &str) -> Result<Hash, Failure> {
@@ -199,16 +218,19 @@ fn stored_leaf(target: Target, id: i64, stored: &StoredItem, at: &str) -> Result
     hash.map_err(|error| fault(at)(error.to_string()))
 }
 
-/// The part of an item's text that a span of the source text covers. An item whose text is its own
-/// span of the source can be quoted in part; one that was worded anew, only whole.
+/// The part of an item's text that a span of the source text covers (see [`ItemText::at`]).
 pub fn text_at(stored: &StoredItem, span: Span) -> Option<&str> {
-    if stored.end.checked_sub(stored.start)? == stored.text.len() as u64 {
-        let start = usize::try_from(span.start.checked_sub(stored.start)?).ok()?;
-        let end = usize::try_from(span.end.checked_sub(stored.start)?).ok()?;
-        return stored.text.get(start..end);
+    item_text(stored, span).at(span)
+}
+
+/// A stored item as the checks of statements take it.
+pub(super) fn item_text(stored: &StoredItem, span: Span) -> ItemText<'_> {
+    ItemText {
+        span,
+        start: stored.start,
+        end: stored.end,
+        text: &stored.text,
     }
-    let whole = (span.start, span.end) == (stored.start, stored.end);
-    whole.then_some(&stored.text)
 }
 
 /// What step 9 gives for one round: the check and, for step 10, the candidates withheld.
@@ -256,7 +278,7 @@ pub(super) fn replay_round(
     };
     let how = match receipt.nominator {
         Nominator::Approximate => "recomputed from the recorded nominees",
-        Nominator::None | Nominator::Exact => "recomputed",
+        Nominator::None | Nominator::Exact | Nominator::Lexical => "recomputed",
     };
     let recorded = receipt.candidates.len();
     let expected = format!("{recorded} candidates, {} withheld", receipt.masked);
@@ -265,6 +287,45 @@ pub(super) fn replay_round(
         checked: Checked::passed(expected, found).at(at),
         withheld: Some(withheld),
     })
+}
+
+/// The exhaustive part of step 9 for one round whose nominees an index gave: which items a scan of the whole scope
+/// finds among the considered ones that the recorded nominees do not give. `None` where it could not run.
+pub(super) fn scan_round(
+    store: &mut dyn Evidence,
+    round: &Round,
+    at: &str,
+) -> Result<(Checked, Option<Vec<i64>>), Failure> {
+    let not_run = |outcome, found: &str| Ok((Checked::new(outcome, at, "a scan", found), None));
+    let receipt = &round.receipt;
+    let query = committed_text(store, &round.query, &format!("{at}.query"))?;
+    let Some(query) = query else {
+        return not_run(StepOutcome::Redacted, "the query was erased");
+    };
+    let mut runs = Vec::with_capacity(2);
+    for scan in [false, true] {
+        let run = match scan {
+            false => store.replay(receipt, &query.text),
+            true => store.scan(receipt, &query.text),
+        };
+        let run = match run.map_err(fault(at))? {
+            Replay::Done(run) => run,
+            Replay::Pruned => return not_run(StepOutcome::Pruned, "the history was pruned"),
+            Replay::Erased => return not_run(StepOutcome::Redacted, "items were erased"),
+        };
+        let items = run.candidates.iter().map(|candidate| candidate.item);
+        let considered = receipt.considered();
+        runs.push(items.take(considered).collect::<Vec<i64>>());
+    }
+    let [nominated, scanned] = &runs[..] else {
+        return not_run(StepOutcome::Skipped, "no two runs");
+    };
+    let missed = scanned.iter().filter(|item| !nominated.contains(item));
+    let missed: Vec<i64> = missed.copied().take(MAX_MISSED).collect();
+    let expected = format!("{} best items by a scan", scanned.len());
+    let found = format!("{} of them missed by the index", missed.len());
+    let checked = Checked::passed(expected, found).at(at);
+    Ok((checked, Some(missed)))
 }
 
 /// A replay that stops where the receipt stops could not show what the receipt leaves out. By its own

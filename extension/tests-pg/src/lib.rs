@@ -3,7 +3,9 @@
 //! The server is the one of `CORTEX_TEST_PG_URL`, `CORTEX_TEST_PG18_URL` or `CORTEX_TEST_PG16_URL`, as a
 //! superuser; its programs are in `CORTEX_TEST_PG_BIN` and so on. Each test has a database of its own.
 
+pub mod asks;
 pub mod pool;
+pub mod server;
 pub mod serving;
 
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 //! CORTEX_TEST_PG16_URL.
 
 use cortex_extension_tests::serving::{
-    Random, ask, cortex_work, embed, embed_with, must_verify, put, text_vector, use_space,
+    Random, ask, cortex_work, embed, embed_with, json, must_verify, put, text_vector, use_space,
     vector_literal, verify,
 };
 use cortex_extension_tests::{Database, one};
@@ -617,6 +617,31 @@ fn inv_06_an_approximate_nominator_replays_from_its_nominees() {
             );
             assert_eq!(nominator, "approximate");
             must_verify(&mut client, asked.id, "L4-nominated");
+            let report = json(
+                &mut client,
+                &format!("cortex_verify({}, exhaustive => true)", asked.id),
+            );
+            assert_eq!(
+                (&report["ok"], &report["level"]),
+                (&true.into(), &"L4-nominated".into()),
+                "{report:#}"
+            );
+            let step = report["steps"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .find(|step| step["name"] == "exhaustive")
+                .unwrap();
+            let missed: usize = report["missed"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|round| round["items"].as_array().unwrap().len())
+                .sum();
+            assert_eq!(
+                step["found"],
+                format!("{missed} of them missed by the index")
+            );
             traces.push(asked.id);
         }
     }

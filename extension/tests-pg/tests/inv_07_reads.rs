@@ -1,16 +1,14 @@
 //! Invariant 7: reads only read. Needs a server in CORTEX_TEST_PG18_URL or CORTEX_TEST_PG16_URL.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cortex_extension_tests::server::Server;
 use cortex_extension_tests::serving::{
-    ask, cortex_work, embed, put, text_vector, use_space, vector_literal,
+    ask, cortex_work, embed, must_verify, put, text_vector, use_space, vector_literal,
 };
 use cortex_extension_tests::{Database, one};
-use postgres::{Client, NoTls};
+use postgres::Client;
 
 const DIMS: usize = 8;
 
@@ -44,7 +42,16 @@ fn reads(trace: i64) -> Vec<String> {
         format!("SELECT cortex_verify({trace})"),
         format!("SELECT cortex_verify({trace}, 'valve')"),
         format!("SELECT cortex_verify(cortex_trace({trace}))"),
+        format!("SELECT cortex_verify({trace}, 'valve', exhaustive => true)"),
+        "SELECT * FROM cortex_verify_all()".to_owned(),
+        "SELECT * FROM cortex_verify_all('default', now() - interval '1 day')".to_owned(),
         format!("SELECT cortex_drift({trace})"),
+        format!("SELECT cortex_explain({trace})"),
+        format!("SELECT cortex_explain(cortex_trace({trace}))"),
+        format!(
+            "SELECT cortex_dossier({trace}), cortex_dossier({trace}, 'markdown'), cortex_dossier({trace}, 'html')"
+        ),
+        format!("SELECT cortex_trace_evidence({trace})"),
         "SELECT cortex_has_source('a')".to_owned(),
         "SELECT cortex_health()".to_owned(),
         "SELECT * FROM cortex.health".to_owned(),
@@ -54,6 +61,7 @@ fn reads(trace: i64) -> Vec<String> {
         "SELECT * FROM cortex.stale".to_owned(),
         "SELECT * FROM cortex.jobs".to_owned(),
         "SELECT * FROM cortex.traces".to_owned(),
+        "SELECT * FROM cortex.asks".to_owned(),
         "SELECT * FROM cortex.units".to_owned(),
         "SELECT * FROM cortex.pool_stats".to_owned(),
         "SELECT * FROM cortex_events()".to_owned(),
@@ -238,132 +246,16 @@ fn inv_07_a_read_sees_one_snapshot_in_a_transaction_that_wrote() {
     read_with_a_writer_in_between(READ, READ, "INSERT INTO scratch VALUES (1)");
 }
 
-/// A standby made from the test server, stopped and removed with the value.
-struct Standby {
-    folder: PathBuf,
-    programs: PathBuf,
-    user: Option<String>,
-}
-
-impl Standby {
-    fn run(&self, program: &str, arguments: &[&str]) {
-        // The server refuses root, so what touches its files runs as their owner.
-        let path = self.programs.join(program);
-        let mut command = match &self.user {
-            Some(user) => {
-                let mut command = Command::new("runuser");
-                command.args(["-u", user, "--"]).arg(path);
-                command
-            }
-            None => Command::new(path),
-        };
-        let done = command
-            .args(arguments)
-            .env_remove("RUST_BACKTRACE")
-            .output()
-            .unwrap_or_else(|error| panic!("{program}: {error}"));
-        assert!(
-            done.status.success(),
-            "{program}: {}",
-            String::from_utf8_lossy(&done.stderr)
-        );
-    }
-
-    fn data(&self) -> String {
-        self.folder.join("data").to_string_lossy().into_owned()
-    }
-}
-
-impl Drop for Standby {
-    fn drop(&mut self) {
-        if self.folder.join("data/postmaster.pid").exists() {
-            self.run(
-                "pg_ctl",
-                &["-D", &self.data(), "-m", "immediate", "-w", "stop"],
-            );
-        }
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
 #[test]
 fn inv_07_reads_run_on_a_hot_standby() {
     let (database, mut client) = Database::with_cortex();
     let trace = corpus(&mut client);
-    let row = client
-        .query_one(
-            "SELECT current_setting('data_directory'), current_setting('wal_level')",
-            &[],
-        )
-        .unwrap();
-    let (data, level): (String, String) = (row.get(0), row.get(1));
+    let level: String = one(&mut client, "SELECT current_setting('wal_level')");
     assert_ne!(level, "minimal", "the test server must allow standbys");
-    let folder = std::env::temp_dir().join(format!("{}_standby", database.name));
-    fs::create_dir(&folder).unwrap();
-    let owner = owner_of(Path::new(&data));
-    let user = (owner_of(Path::new("/proc/self")) != owner).then(|| user_name(owner));
-    if user.is_some() {
-        std::os::unix::fs::chown(&folder, Some(owner), None).unwrap();
-    }
-    let standby = Standby {
-        folder: folder.clone(),
-        programs: PathBuf::from(cortex_extension_tests::setting("BIN")),
-        user,
-    };
-    let config = database.config();
-    let host = match config.get_hosts().first().unwrap() {
-        postgres::config::Host::Unix(folder) => folder.to_string_lossy().into_owned(),
-        postgres::config::Host::Tcp(host) => host.clone(),
-    };
-    let port = config.get_ports().first().copied().unwrap_or(5432);
-    // A standby shares the settings; only where it listens is its own.
-    standby.run(
-        "pg_basebackup",
-        &[
-            "-h",
-            &host,
-            "-p",
-            &port.to_string(),
-            "-U",
-            config.get_user().unwrap(),
-            "-D",
-            &standby.data(),
-            "-R",
-            "-X",
-            "stream",
-            "-c",
-            "fast",
-        ],
-    );
-    let own = folder.to_string_lossy().into_owned();
-    fs::write(
-        folder.join("data/postgresql.auto.conf"),
-        format!(
-            "{}\nlisten_addresses = ''\nunix_socket_directories = '{own}'\nport = {port}\nshared_buffers = '32MB'\nhot_standby = on\n",
-            fs::read_to_string(folder.join("data/postgresql.auto.conf")).unwrap()
-        ),
-    )
-    .unwrap();
-    standby.run(
-        "pg_ctl",
-        &[
-            "-D",
-            &standby.data(),
-            "-l",
-            &folder.join("log").to_string_lossy(),
-            "-w",
-            "-t",
-            "60",
-            "start",
-        ],
-    );
-    let mut config = postgres::Config::new();
-    config
-        .host_path(&folder)
-        .port(port)
-        .user(database.config().get_user().unwrap())
-        .dbname(&database.name);
-    let mut replica = config.connect(NoTls).unwrap();
+    let standby = Server::new(&database, "standby");
+    standby.base_backup(&database);
+    standby.start();
+    let mut replica = standby.connect(&database.name);
     let caught_up = |client: &mut Client, replica: &mut Client| {
         let target: String = one(client, "SELECT pg_current_wal_flush_lsn()::text");
         let started = Instant::now();
@@ -397,6 +289,10 @@ fn inv_07_reads_run_on_a_hot_standby() {
         READ,
         &format!("SELECT cortex_verify({trace})::text"),
         "SELECT cortex_trace(1)",
+        "SELECT cortex_explain(1)",
+        "SELECT cortex_dossier(1, 'html')",
+        "SELECT cortex_trace_evidence(1)",
+        "SELECT string_agg(v::text, ',' ORDER BY v.trace_id) FROM cortex_verify_all() v",
     ] {
         assert_eq!(
             one::<String>(&mut replica, read),
@@ -422,23 +318,14 @@ fn inv_07_reads_run_on_a_hot_standby() {
         .query("SELECT * FROM cortex_ask('valve')", &[])
         .unwrap_err();
     assert_eq!(error.code().unwrap().code(), "25006", "{error:?}");
-}
-
-fn owner_of(path: &Path) -> u32 {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata(path)
-        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-        .uid()
-}
-
-fn user_name(id: u32) -> String {
-    let users = fs::read_to_string("/etc/passwd").unwrap();
-    users
-        .lines()
-        .find_map(|line| {
-            let mut fields = line.split(':');
-            let (name, uid) = (fields.next()?, fields.nth(1)?);
-            (uid.parse() == Ok(id)).then(|| name.to_owned())
-        })
-        .expect("the owner of the test server's files has a name")
+    // A base backup that goes on by itself is a new cluster with the same evidence.
+    let before: String = one(&mut client, &format!("SELECT cortex_trace({trace})"));
+    assert!(one::<bool>(&mut replica, "SELECT pg_promote()"));
+    assert_eq!(
+        one::<String>(&mut replica, &format!("SELECT cortex_trace({trace})")),
+        before
+    );
+    must_verify(&mut replica, trace, "L4");
+    let asked = ask(&mut replica, "valve", "");
+    must_verify(&mut replica, asked.id, "L4");
 }

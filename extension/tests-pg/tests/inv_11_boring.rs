@@ -71,6 +71,9 @@ fn values(kind: &str) -> Vec<String> {
             "'{\"max_evidence\": \"1\"}'",
             "'{\"max_candidates\": 99999999999999999999}'",
             "'{\"max_candidates\": 1.5, \"x\": null}'",
+            "'[\"a statement\"]'",
+            "'[{\"statement\": 1, \"n\": 1}]'",
+            "'{\"name\": \"m\", \"input\": \"i\", \"output\": \"o\"}'",
             "NULL",
         ]
         .map(str::to_owned)
@@ -148,6 +151,16 @@ fn values(kind: &str) -> Vec<String> {
         ]
         .map(str::to_owned)
         .into(),
+        "timestamp with time zone" => [
+            "now()",
+            "'-infinity'",
+            "'infinity'",
+            "'4713-01-01 BC'",
+            "'294276-12-31'",
+            "NULL",
+        ]
+        .map(str::to_owned)
+        .into(),
         "double precision" => [
             "0",
             "0.4",
@@ -171,6 +184,12 @@ fn inv_11_no_value_of_any_argument_is_an_internal_error() {
     put(&mut client, "a", "The valve in the manual is blue.");
     cortex_work(&mut client);
     ask(&mut client, "valve", "");
+    // Asks to go on with: one that waits for a round, one that waits for a selection.
+    client
+        .batch_execute(
+            "SELECT cortex_ask_open('valve', 'evidence_answer'), cortex_ask_open('valve', 'evidence_answer'); SELECT cortex_ask_round(2)",
+        )
+        .unwrap();
     client
         .batch_execute(
             "SELECT cortex_space_register('m', '1', 'd', 4); SELECT cortex_space_use('default', 1)",

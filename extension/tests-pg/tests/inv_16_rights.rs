@@ -398,7 +398,16 @@ fn inv_16_readers_cannot_touch_the_tables_or_the_internal_functions() {
         .unwrap();
     for row in relations {
         let (name, kind): (String, String) = (row.get(0), row.get(1));
-        if ["namespaces", "bindings", "traces", "jobs", "pool_stats"].contains(&name.as_str()) {
+        if [
+            "namespaces",
+            "bindings",
+            "traces",
+            "asks",
+            "jobs",
+            "pool_stats",
+        ]
+        .contains(&name.as_str())
+        {
             session
                 .batch_execute(&format!("SELECT * FROM cortex.{name}"))
                 .unwrap();
@@ -430,7 +439,18 @@ fn inv_16_readers_cannot_touch_the_tables_or_the_internal_functions() {
         "cortex_read",
         "cortex_read_log",
         "cortex_ask",
+        "cortex_ask_open",
+        "cortex_ask_round",
+        "cortex_ask_select",
+        "cortex_ask_refine",
+        "cortex_ask_answer",
+        "cortex_ask_close",
+        "cortex_ask_abandon",
         "cortex_verify",
+        "cortex_verify_all",
+        "cortex_explain",
+        "cortex_dossier",
+        "cortex_trace_evidence",
         "cortex_drift",
         "cortex_trace",
         "cortex_has_source",
@@ -438,6 +458,7 @@ fn inv_16_readers_cannot_touch_the_tables_or_the_internal_functions() {
         "cortex_version",
         "cortex_build_want",
         "cortex_drill",
+        "cortex_unit_claims",
         "cortex_events",
         "cortex_stats",
     ];

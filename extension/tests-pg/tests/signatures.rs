@@ -61,8 +61,18 @@ fn functions(client: &mut Client) -> BTreeMap<String, String> {
 fn normal(signature: &str) -> String {
     let mut text = signature.replace(" DEFAULT ", " = ");
     for cast in [
-        "text", "vector", "vector[]", "jsonb", "name[]", "name", "text[]", "interval", "integer",
+        "text",
+        "vector",
+        "vector[]",
+        "jsonb",
+        "name[]",
+        "name",
+        "text[]",
+        "interval",
+        "integer",
         "bigint",
+        "bigint[]",
+        "timestamp with time zone",
     ] {
         for value in ["NULL", "'"] {
             text = text.replace(&format!("{value}::{cast},"), &format!("{value},"));
@@ -247,6 +257,7 @@ fn every_constraint_and_index_has_a_name_of_ours() {
         include_str!("../../../sql/55_pool.sql"),
         include_str!("../../../sql/56_event.sql"),
         include_str!("../../../sql/59_gate.sql"),
+        include_str!("../../../sql/70_ask.sql"),
     ]
     .concat();
     let mut seen = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! `cortex read`, `cortex find` and `cortex verify`.
+//! `cortex read`, `cortex find`, `cortex ask` and `cortex verify`.
 
 use clap::Args;
 use cortex_core::verify::{self, Report, StepOutcome};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::trace_text::TraceArgument;
 use super::{Context, Output};
 use crate::db::Db;
-use crate::db::reader::{Question, ReadOptions};
+use crate::db::reader::{AskOptions, Question, ReadOptions};
 use crate::encoder::Encoder;
 use crate::error::{Failure, Kind, Outcome};
 
@@ -67,6 +67,30 @@ pub struct Find {
     quotes: Option<u32>,
 }
 
+/// Arguments of `cortex ask`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Asks without a model: evidence and quotes, never prose. A host with a model drives the ask protocol instead
+(docs/ask-protocol.md). Sub-questions are asked after the question, each in a round of its own.
+
+Examples:
+  cortex ask 'how is WAL archived?' --answer compare_sources
+  cortex ask 'logical replication' --answer coverage_review --sub 'failover slots' --sub 'row filters'
+  cortex ask 'vacuum' --policy '{\"max_evidence\": 4, \"retrieval\": \"lexical\"}'")]
+pub struct Ask {
+    #[command(flatten)]
+    asked: Asked,
+    /// find_relevant, evidence_answer, compare_sources or coverage_review
+    #[arg(long, default_value = "find_relevant")]
+    answer: String,
+    /// A sub-question; may be given several times
+    #[arg(long = "sub", value_name = "QUESTION")]
+    sub_questions: Vec<String>,
+    /// Policy as a JSON object
+    #[arg(long, value_name = "JSON")]
+    policy: Option<String>,
+}
+
 /// Arguments of `cortex verify`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -88,6 +112,9 @@ pub struct Verify {
     /// Check the text alone, without a database
     #[arg(long)]
     offline: bool,
+    /// Where an approximate index nominated, scan everything as well and say what it missed
+    #[arg(long, conflicts_with = "offline")]
+    exhaustive: bool,
 }
 
 pub async fn read(read: Read, context: &Context, out: &mut Output) -> Outcome<()> {
@@ -134,12 +161,38 @@ pub async fn read(read: Read, context: &Context, out: &mut Output) -> Outcome<()
 }
 
 pub async fn find(find: Find, context: &Context, out: &mut Output) -> Outcome<()> {
-    let policy = match find.quotes {
-        None => "{}".to_owned(),
-        Some(quotes) => format!("{{\"max_evidence\":{quotes}}}"),
+    let mut options = AskOptions::default();
+    if let Some(quotes) = find.quotes {
+        options.policy.insert("max_evidence".into(), quotes.into());
+    }
+    answered(find.asked, &options, context, out).await
+}
+
+pub async fn ask(ask: Ask, context: &Context, out: &mut Output) -> Outcome<()> {
+    let policy = match ask.policy.as_deref().map(serde_json::from_str) {
+        None => serde_json::Map::new(),
+        Some(Ok(Value::Object(policy))) => policy,
+        Some(_) => {
+            return Err(Failure::usage("--policy is not a JSON object")
+                .hint("for example --policy '{\"max_evidence\": 4}'"));
+        }
     };
-    let (db, question) = prepare(find.asked, context).await?;
-    let answer = db.ask(&question, &policy).await?.json;
+    let options = AskOptions {
+        mode: ask.answer,
+        policy,
+        sub_questions: (!ask.sub_questions.is_empty()).then_some(ask.sub_questions),
+    };
+    answered(ask.asked, &options, context, out).await
+}
+
+async fn answered(
+    asked: Asked,
+    options: &AskOptions,
+    context: &Context,
+    out: &mut Output,
+) -> Outcome<()> {
+    let (db, question) = prepare(asked, context).await?;
+    let answer = db.ask(&question, options).await?.json;
     out.raw(&answer);
     if !out.is_json() {
         show_answer(&parse(&answer)?, out);
@@ -162,14 +215,18 @@ pub async fn verify(asked: Verify, context: &Context, out: &mut Output) -> Outco
         let options = verify::Options {
             question,
             question_salt: None,
+            exhaustive: false,
         };
         serde_json::to_string(&verify::verify(&text, &options, None))
             .map_err(|error| Failure::internal(format!("the report cannot be written: {error}")))?
     } else {
         let db = Db::open(&context.config.database, "verify")?;
         match &asked.trace {
-            TraceArgument::Stored(id) => db.verify_stored(*id, question).await?,
-            TraceArgument::Text(_) => db.verify_text(&asked.trace.read()?, question).await?,
+            TraceArgument::Stored(id) => db.verify_stored(*id, question, asked.exhaustive).await?,
+            TraceArgument::Text(_) => {
+                let text = asked.trace.read()?;
+                db.verify_text(&text, question, asked.exhaustive).await?
+            }
         }
     };
     out.raw(&report);
@@ -214,9 +271,20 @@ pub(super) fn show_answer(answer: &Value, out: &mut Output) {
     for line in answer_lines(answer) {
         out.line(line);
     }
+    for gap in answer["gaps"].as_array().into_iter().flatten() {
+        out.line(format!(
+            "gap: {} ({})",
+            text(gap, "query"),
+            text(gap, "why")
+        ));
+    }
     let id = text(answer, "trace_id");
+    let reason = match text(answer, "reason") {
+        none if none.is_empty() => none,
+        reason => format!(" ({reason})"),
+    };
     out.line(format!(
-        "-- {}, trace {id}: cortex verify {id}",
+        "-- {}{reason}, trace {id}: cortex verify {id}",
         text(answer, "status")
     ));
 }

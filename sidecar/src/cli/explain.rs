@@ -1,23 +1,21 @@
-//! `cortex explain`: an account for people, from the trace alone.
+//! `cortex explain`, `cortex drift` and `cortex dossier`: a trace told.
 
-use clap::Args;
-use cortex_core::receipt::{Arm, Nominator, Receipt};
-use cortex_core::trace::{Mode, Origin, Status, Trace, Visible};
+use clap::{Args, ValueEnum};
+use cortex_core::explain;
+use cortex_core::trace::Trace;
 use serde_json::json;
 
+use super::ask::{parse, text};
 use super::trace_text::TraceArgument;
 use super::{Context, Output};
 use crate::db::Db;
 use crate::error::{Failure, Outcome};
 
-/// Candidates of a round that are listed; the trace holds the rest.
-const SHOWN: usize = 5;
-
 /// Arguments of `cortex explain`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Says nothing that the trace does not hold; `cortex verify` says whether to believe it. The words of the
-question are shown if this database still has them and you may see them.
+Says nothing that the trace does not hold; `cortex verify` says whether to believe it, and `cortex dossier`
+shows the words, which a trace holds only as commitments.
 
 Examples:
   cortex explain 42
@@ -27,140 +25,120 @@ pub struct Explain {
     trace: TraceArgument,
 }
 
-pub async fn run(explain: Explain, context: &Context, out: &mut Output) -> Outcome<()> {
-    let (text, words) = match &explain.trace {
-        TraceArgument::Text(_) => (explain.trace.read()?, None),
+/// Arguments of `cortex drift`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Drift is no failure: the trace stays what it was, and still verifies.
+
+Example:
+  cortex drift 42")]
+pub struct Drift {
+    /// Id of a stored trace
+    trace: i64,
+}
+
+/// Forms of a dossier.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// Canonical JSON
+    Json,
+    /// Markdown
+    Markdown,
+    /// One HTML page without scripts
+    Html,
+}
+
+/// Arguments of `cortex dossier`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The same trace gives the same bytes, until a text of it is erased.
+
+Examples:
+  cortex dossier 42 > answer.md
+  cortex dossier 42 --format html > answer.html")]
+pub struct Dossier {
+    /// Id of a stored trace
+    trace: i64,
+    /// Form of the document
+    #[arg(long, value_enum, default_value = "markdown")]
+    format: Format,
+}
+
+pub async fn run(asked: Explain, context: &Context, out: &mut Output) -> Outcome<()> {
+    let account = match &asked.trace {
+        TraceArgument::Text(_) => {
+            let trace = Trace::from_text(&asked.trace.read()?).map_err(|error| {
+                Failure::usage(format!("this is not a trace: {error}"))
+                    .hint("`cortex verify` says what is wrong with it")
+            })?;
+            explain::explain(&trace)
+        }
         TraceArgument::Stored(id) => {
             let db = Db::open(&context.config.database, "explain")?;
-            (db.trace(*id).await?, db.trace_question(*id).await?)
+            db.explain(*id).await?
         }
     };
-    let trace = Trace::from_text(&text).map_err(|error| {
-        Failure::usage(format!("this is not a trace: {error}"))
-            .hint("`cortex verify` says what is wrong with it")
-    })?;
-    let lines = account(&trace, words.as_deref());
-    out.object(&json!({"question": words, "account": lines}));
-    for line in &lines {
+    let lines: Vec<&str> = account.lines().collect();
+    out.object(&json!({ "account": lines }));
+    for line in lines {
         out.line(line);
     }
     Ok(())
 }
 
-/// The account, line by line.
-fn account(trace: &Trace, words: Option<&str>) -> Vec<String> {
-    let mut lines = vec![format!("Trace {}", trace.roots.trace)];
-    lines.push(match words {
-        Some(words) => format!("Question: {words}"),
-        None => format!("Question: known only by its commitment {}", trace.question),
-    });
-    let Mode::FindRelevant = trace.mode;
-    let asked = match trace.principal.visible {
-        Visible::All => "who could see everything in it",
-        Visible::Checked => "each item checked against that role's own rights",
-    };
-    lines.push(format!(
-        "Asked by role {} of namespace {}, {asked}; for evidence, without prose.",
-        trace.principal.role, trace.namespace
-    ));
-    lines.push(format!(
-        "State: all changes up to number {}{}, of installation {}.",
-        trace.state.seq,
-        match trace.state.extra.len() {
-            0 => String::new(),
-            more => format!(" and {more} without a number yet"),
-        },
-        trace.origin
-    ));
-    lines.push(format!(
-        "Made by {} with {}, {}, {}.",
-        trace.engine, trace.analyzer, trace.ranker, trace.chunker
-    ));
-    for round in &trace.rounds {
-        let why = match round.origin {
-            Origin::Initial => "the question itself",
-            Origin::Planned => "a planned sub-question",
-            Origin::Refine => "a query made from a gap",
+pub async fn drift(asked: Drift, context: &Context, out: &mut Output) -> Outcome<()> {
+    let db = Db::open(&context.config.database, "drift")?;
+    let drift = db.drift(asked.trace).await?;
+    out.raw(&drift);
+    if out.is_json() {
+        return Ok(());
+    }
+    let drift = parse(&drift)?;
+    for item in drift["evidence"].as_array().into_iter().flatten() {
+        let by = match text(item, "superseded_by") {
+            none if none.is_empty() => String::new(),
+            version => format!(" by version {version}"),
         };
-        lines.push(format!("Round {}: {why}", round.i + 1));
-        lines.extend(receipt_lines(&round.receipt));
-        lines.push(format!(
-            "  selected {}, of which {} new{}",
-            round.selected.len(),
-            round.added,
-            if round.stalled {
-                "; the round added nothing"
-            } else {
-                ""
-            }
+        out.line(format!(
+            "[{}] {} version {}: {}{by}",
+            text(item, "n"),
+            text(item, "artifact_id"),
+            text(item, "version_id"),
+            text(item, "now"),
         ));
     }
-    lines.push(format!("Evidence: {} items", trace.evidence.len()));
-    for item in &trace.evidence {
-        lines.push(format!(
-            "  [{}] {} version {}, bytes {}-{}, found in round {}",
-            item.n,
-            item.artifact,
-            item.version,
-            item.span.start,
-            item.span.end,
-            item.round + 1
+    for (i, round) in drift["rounds"].as_array().into_iter().flatten().enumerate() {
+        out.line(format!(
+            "round {i}: {} of {} candidates still found, {} new, {} of them above what was selected",
+            text(round, "still_found"),
+            text(round, "candidates_then"),
+            text(round, "entered"),
+            text(round, "new_above"),
         ));
     }
-    let status = match trace.answer.status {
-        Status::Answered => "answered",
-        Status::Partial => "answered in part",
-        Status::InsufficientEvidence => "not answered, the evidence does not suffice",
-    };
-    let reason = trace
-        .answer
-        .reason
-        .as_deref()
-        .map_or(String::new(), |reason| format!(" ({reason})"));
-    lines.push(format!("Result: {status}{reason}."));
-    lines
+    out.line(format!(
+        "-- state {} then, {} now; status {} then, {} if only what is unchanged counted",
+        text(&drift, "recorded_seq"),
+        text(&drift, "present_seq"),
+        text(&drift, "status_was"),
+        text(&drift, "status_would_be"),
+    ));
+    Ok(())
 }
 
-fn receipt_lines(receipt: &Receipt) -> Vec<String> {
-    let arms: Vec<&str> = receipt
-        .arms
-        .iter()
-        .map(|arm| match arm {
-            Arm::Lexical => "words",
-            Arm::Vector => "meaning",
-        })
-        .collect();
-    let how = match receipt.nominator {
-        Nominator::None => "",
-        Nominator::Exact => ", every vector compared",
-        Nominator::Approximate => ", nominated by an approximate index",
+pub async fn dossier(asked: Dossier, context: &Context, out: &mut Output) -> Outcome<()> {
+    let db = Db::open(&context.config.database, "dossier")?;
+    let format = match asked.format {
+        _ if out.is_json() => "json",
+        Format::Json => "json",
+        Format::Markdown => "markdown",
+        Format::Html => "html",
     };
-    let mut lines = vec![
-        format!("  searched by {}{how}", arms.join(" and ")),
-        format!(
-            "  {} of {} matching items listed; {} withheld from this role",
-            receipt.candidates.len(),
-            receipt.total_matched,
-            receipt.masked
-        ),
-    ];
-    for (rank, candidate) in receipt.candidates.iter().take(SHOWN).enumerate() {
-        let place = |rank: Option<u32>| rank.map_or("-".to_owned(), |rank| format!("#{rank}"));
-        lines.push(format!(
-            "    {}. {} version {}, score {} (words {}, meaning {})",
-            rank + 1,
-            candidate.artifact,
-            candidate.version,
-            candidate.score,
-            place(candidate.lexical_rank),
-            place(candidate.vector_rank)
-        ));
+    let document = db.dossier(asked.trace, format).await?;
+    if out.is_json() {
+        out.raw(&document);
+    } else {
+        out.line(document.trim_end());
     }
-    if receipt.candidates.len() > SHOWN {
-        lines.push(format!(
-            "    ... {} more in the trace",
-            receipt.candidates.len() - SHOWN
-        ));
-    }
-    lines
+    Ok(())
 }

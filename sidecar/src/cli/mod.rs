@@ -83,10 +83,16 @@ enum Command {
     Read(ask::Read),
     /// Find evidence for a question and record a trace
     Find(ask::Find),
+    /// Ask in any mode, without a model, and record a trace
+    Ask(ask::Ask),
     /// Verify a trace: recompute every root and replay the retrieval at its state
     Verify(ask::Verify),
     /// Tell from a trace alone what was asked, found and selected
     Explain(explain::Explain),
+    /// Tell how today differs from the state of a trace
+    Drift(explain::Drift),
+    /// Print a trace with its words as a document
+    Dossier(explain::Dossier),
     /// Look at the claim pool, evict from it, change its settings
     #[command(subcommand)]
     Pool(pool::Pool),
@@ -158,8 +164,11 @@ fn run(line: CommandLine, out: &mut Output) -> Outcome<()> {
         Command::Ingest(ingest) => block_on(ingest::run(ingest, &context, out))?,
         Command::Read(read) => block_on(ask::read(read, &context, out))?,
         Command::Find(find) => block_on(ask::find(find, &context, out))?,
+        Command::Ask(ask) => block_on(ask::ask(ask, &context, out))?,
         Command::Verify(verify) => block_on(ask::verify(verify, &context, out))?,
         Command::Explain(explain) => block_on(explain::run(explain, &context, out))?,
+        Command::Drift(drift) => block_on(explain::drift(drift, &context, out))?,
+        Command::Dossier(dossier) => block_on(explain::dossier(dossier, &context, out))?,
         Command::Pool(pool) => block_on(pool::run(pool, &context, out))?,
         Command::Demo(demo) => block_on(demo::run(demo, &context, out))?,
         Command::Doctor(_) => block_on(doctor::run(&context, out))?,

@@ -14,6 +14,7 @@ use crate::error::{Failure, Outcome};
 const SEAL: &str = "
 SELECT sealed.n, CASE WHEN sealed.n > 0 THEN pg_catalog.pg_notify('cortex', sealed.n::text)::text END
   FROM (SELECT {cortex}.cortex_seal() AS n OFFSET 0) sealed";
+const AUDIT: &str = "SELECT {cortex}.cortex_audit($1)::text";
 const TAKE: &str = "SELECT job_id, kind, namespace FROM {cortex}.cortex_job_take($1, $2, $3)";
 const RUN: &str = "SELECT (r.step ->> 'done')::boolean, (r.step ->> 'rows')::bigint
   FROM (SELECT {cortex}.cortex_job_run($1, $2, $3) AS step OFFSET 0) r";
@@ -65,6 +66,15 @@ impl Db {
     /// As [`Db::rows`].
     pub async fn seal(&self) -> Outcome<i64> {
         self.value(Access::Job, SEAL, |statement| statement).await
+    }
+
+    /// `cortex_audit`: verifies traces that were not looked at lately; JSON with the number and the new failures.
+    ///
+    /// # Errors
+    /// As [`Db::rows`].
+    pub async fn audit(&self, max_traces: i32) -> Outcome<String> {
+        self.value(Access::Job, AUDIT, |statement| statement.bind(max_traces))
+            .await
     }
 
     /// Takes one job of the given kinds.

@@ -11,6 +11,7 @@ pub mod jobs;
 pub mod pool;
 pub mod reader;
 pub mod state;
+pub mod traces;
 
 use std::sync::{Arc, RwLock};
 use std::time::Duration;

@@ -32,22 +32,11 @@ SELECT pg_catalog.row_to_json(r)::text, r.receipt::json -> 'space' ->> 'digest'
 
 const ASK: &str = "
 SELECT pg_catalog.row_to_json(a)::text, a.trace_id
-  FROM {cortex}.cortex_ask($1, $2::text::{vector}.vector, 'find_relevant', $3::text::jsonb, $4) a";
+  FROM {cortex}.cortex_ask($1, $2::text::{vector}.vector, $3, $4::text::jsonb, $5, $6) a";
 
-const VERIFY_ID: &str = "SELECT {cortex}.cortex_verify($1::bigint, $2)::text";
-const VERIFY_TEXT: &str = "SELECT {cortex}.cortex_verify($1::text, $2)::text";
-const DRIFT: &str = "SELECT {cortex}.cortex_drift($1)::text";
-// One round: mode find_relevant has no other.
+// Only the question has a vector here, so only the first round can have a space.
 const TRACE_SPACE: &str =
     "SELECT {cortex}.cortex_trace($1)::json -> 'rounds' -> 0 -> 'receipt' -> 'space' ->> 'digest'";
-const TRACE: &str = "SELECT {cortex}.cortex_trace($1)";
-
-// The caller may lack the right to the texts, which is not an error of the account.
-const TRACE_QUESTION: &str = "
-SELECT t.body FROM cortex.trace s
-  JOIN cortex.trace_text t ON t.namespace_id = s.namespace_id
-   AND t.commitment = pg_catalog.decode(pg_catalog.substr(s.body::jsonb ->> 'question', 4), 'hex')
- WHERE s.id = $1";
 
 const SOURCE_PUT: &str = "SELECT {cortex}.cortex_source_put($1, $2, $3, $4, $5, $6)::text";
 const SOURCE_DELETED: &str = "SELECT {cortex}.cortex_source_deleted($1, $2)::text";
@@ -111,7 +100,41 @@ pub struct Answer {
 enum Call<'a> {
     Search(i32),
     Read(&'a ReadOptions),
-    Ask(&'a str),
+    Ask(&'a AskOptions),
+}
+
+/// How an ask is to be answered.
+#[derive(Clone, Debug)]
+pub struct AskOptions {
+    /// `find_relevant` and so on, as the SQL function takes it.
+    pub mode: String,
+    /// A JSON object.
+    pub policy: serde_json::Map<String, serde_json::Value>,
+    /// Questions to ask after the question itself.
+    pub sub_questions: Option<Vec<String>>,
+}
+
+impl Default for AskOptions {
+    fn default() -> Self {
+        AskOptions {
+            mode: "find_relevant".into(),
+            policy: serde_json::Map::new(),
+            sub_questions: None,
+        }
+    }
+}
+
+impl AskOptions {
+    /// The policy as JSON. Arms that were asked for are its `retrieval`, unless it names them itself.
+    pub fn policy_for(&self, arms: &str) -> String {
+        let mut policy = self.policy.clone();
+        if arms != "auto" {
+            policy
+                .entry("retrieval")
+                .or_insert_with(|| arms.to_owned().into());
+        }
+        serde_json::Value::Object(policy).to_string()
+    }
 }
 
 /// How a context is to be made; what is not given follows from the profile and the namespace's settings.
@@ -219,12 +242,12 @@ impl Db {
         Ok(())
     }
 
-    /// `cortex_ask` in mode `find_relevant`: evidence and a trace. `policy` is a JSON object.
+    /// `cortex_ask`: evidence and a trace, without a model.
     ///
     /// # Errors
     /// As [`Db::rows`].
-    pub async fn ask(&self, question: &Question, policy: &str) -> Outcome<Answer> {
-        self.checked(question, Call::Ask(policy)).await
+    pub async fn ask(&self, question: &Question, options: &AskOptions) -> Outcome<Answer> {
+        self.checked(question, Call::Ask(options)).await
     }
 
     /// Asks with the question's vector, and again without it where the vector is not of the namespace's
@@ -288,7 +311,7 @@ impl Db {
                 })
                 .await?
             }
-            Call::Ask(policy) => return self.ask_once(question, vector, policy).await,
+            Call::Ask(options) => return self.ask_once(question, vector, options).await,
         };
         Ok(Attempt {
             json: column(&row, 0)?,
@@ -301,22 +324,22 @@ impl Db {
         &self,
         question: &Question,
         vector: Option<String>,
-        policy: &str,
+        options: &AskOptions,
     ) -> Outcome<Attempt> {
         let catalog = self.catalog().await?;
         let mut work = self.begin(Access::Write).await?;
-        let (text, policy, namespace) = (
-            question.text.clone(),
-            policy.to_owned(),
-            question.namespace.clone(),
-        );
+        let (text, namespace) = (question.text.clone(), question.namespace.clone());
+        let policy = options.policy_for(&question.mode);
+        let (mode, sub_questions) = (options.mode.clone(), options.sub_questions.clone());
         let rows = work
             .run(catalog.render(ASK), |statement| {
                 statement
                     .bind(text)
                     .bind(vector)
+                    .bind(mode)
                     .bind(policy)
                     .bind(namespace)
+                    .bind(sub_questions)
             })
             .await?;
         let row = rows
@@ -339,65 +362,6 @@ impl Db {
             work.commit().await?;
         }
         Ok(attempt)
-    }
-
-    /// `cortex_verify` of a stored trace, with a question of the verifier's own if there is one.
-    ///
-    /// # Errors
-    /// As [`Db::rows`].
-    pub async fn verify_stored(&self, trace_id: i64, question: Option<&str>) -> Outcome<JsonText> {
-        let question = question.map(str::to_owned);
-        self.value(Access::Read, VERIFY_ID, |statement| {
-            statement.bind(trace_id).bind(question)
-        })
-        .await
-    }
-
-    /// `cortex_verify` of the text of a trace.
-    ///
-    /// # Errors
-    /// As [`Db::rows`].
-    pub async fn verify_text(&self, trace: &str, question: Option<&str>) -> Outcome<JsonText> {
-        let (trace, question) = (trace.to_owned(), question.map(str::to_owned));
-        self.value(Access::Read, VERIFY_TEXT, |statement| {
-            statement.bind(trace).bind(question)
-        })
-        .await
-    }
-
-    /// `cortex_drift`: how today differs from the state of a trace.
-    ///
-    /// # Errors
-    /// As [`Db::rows`].
-    pub async fn drift(&self, trace_id: i64) -> Outcome<JsonText> {
-        self.value(Access::Read, DRIFT, |statement| statement.bind(trace_id))
-            .await
-    }
-
-    /// `cortex_trace`: the canonical text of a stored trace.
-    ///
-    /// # Errors
-    /// As [`Db::rows`].
-    pub async fn trace(&self, trace_id: i64) -> Outcome<String> {
-        self.value(Access::Read, TRACE, |statement| statement.bind(trace_id))
-            .await
-    }
-
-    /// The words of a stored trace's question. None where they were erased or the caller may not see them.
-    ///
-    /// # Errors
-    /// As [`Db::rows`].
-    pub async fn trace_question(&self, trace_id: i64) -> Outcome<Option<String>> {
-        match self
-            .rows(Access::Read, TRACE_QUESTION, |statement| {
-                statement.bind(trace_id)
-            })
-            .await
-        {
-            Ok(rows) => rows.first().map(|row| column(row, 0)).transpose(),
-            Err(failure) if failure.code == "forbidden" => Ok(None),
-            Err(failure) => Err(failure),
-        }
     }
 
     /// `cortex_source_put`.

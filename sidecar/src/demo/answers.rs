@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::{Demo, NAMESPACE, check};
-use crate::db::reader::{Question, ReadOptions};
+use crate::db::reader::{AskOptions, Question, ReadOptions};
 use crate::error::{Failure, Kind, Outcome};
 
 /// Tokens of each context.
@@ -107,8 +107,9 @@ impl Demo<'_> {
     /// Evidence and trace of a question.
     pub(super) async fn ask(&self, text: &str) -> Outcome<Asked> {
         let question = self.question(text).await?;
-        let policy = format!("{{\"max_evidence\":{QUOTES}}}");
-        let answer = parse(&self.db.ask(&question, &policy).await?.json)?;
+        let mut options = AskOptions::default();
+        options.policy.insert("max_evidence".into(), QUOTES.into());
+        let answer = parse(&self.db.ask(&question, &options).await?.json)?;
         check(answer["status"] == "ANSWERED", || {
             format!("{text:?} ended as {}", answer["status"])
         })?;

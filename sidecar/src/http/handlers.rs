@@ -2,12 +2,12 @@
 
 use axum::extract::State;
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::App;
-use super::body::{JsonBody, Parameters, Segment, TextBody};
+use super::body::{JsonBody, Parameters, Segment};
 use super::reply::RawJson;
-use crate::db::reader::{Question, ReadOptions, Source};
+use crate::db::reader::{AskOptions, Question, ReadOptions, Source};
 use crate::error::{Failure, Outcome};
 
 /// What search, read and ask take.
@@ -21,7 +21,9 @@ pub(super) struct QuestionIn {
     budget_tokens: Option<i32>,
     strategy: Option<String>,
     profile: Option<String>,
-    policy: Option<Box<RawValue>>,
+    policy: Option<Map<String, Value>>,
+    ask_mode: Option<String>,
+    sub_questions: Option<Vec<String>>,
 }
 
 impl QuestionIn {
@@ -33,6 +35,8 @@ impl QuestionIn {
             ("strategy", self.strategy.is_some() && !budget),
             ("profile", self.profile.is_some() && !budget),
             ("policy", self.policy.is_some() && !policy),
+            ("ask_mode", self.ask_mode.is_some() && !policy),
+            ("sub_questions", self.sub_questions.is_some() && !policy),
         ];
         match surplus.iter().find(|(_, there)| *there) {
             None => Ok(()),
@@ -75,13 +79,6 @@ pub(super) struct SourceIn {
 #[serde(deny_unknown_fields)]
 pub(super) struct InNamespace {
     pub namespace: Option<String>,
-}
-
-/// `?question=`: what the verifier believes was asked.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WithQuestion {
-    question: Option<String>,
 }
 
 pub(super) async fn search(
@@ -129,48 +126,19 @@ pub(super) async fn ask(
     JsonBody(asked): JsonBody<QuestionIn>,
 ) -> Outcome<RawJson> {
     asked.only("traces", false, false, true)?;
-    let policy = asked
-        .policy
-        .as_ref()
-        .map_or_else(|| "{}".to_owned(), |policy| policy.get().to_owned());
+    let mut options = AskOptions::default();
+    if let Some(policy) = &asked.policy {
+        options.policy = policy.clone();
+    }
+    if let Some(mode) = &asked.ask_mode {
+        options.mode = mode.clone();
+    }
+    options.sub_questions = asked.sub_questions.clone();
     let question = asked.into_question(&app).await?;
     app.db
-        .ask(&question, &policy)
+        .ask(&question, &options)
         .await
         .map(|answer| RawJson(answer.json))
-}
-
-pub(super) async fn get_trace(
-    State(app): State<App>,
-    Segment(id): Segment<i64>,
-) -> Outcome<RawJson> {
-    app.db.trace(id).await.map(RawJson)
-}
-
-pub(super) async fn verify_stored(
-    State(app): State<App>,
-    Segment(id): Segment<i64>,
-    Parameters(with): Parameters<WithQuestion>,
-) -> Outcome<RawJson> {
-    app.db
-        .verify_stored(id, with.question.as_deref())
-        .await
-        .map(RawJson)
-}
-
-pub(super) async fn verify_text(
-    State(app): State<App>,
-    Parameters(with): Parameters<WithQuestion>,
-    TextBody(trace): TextBody,
-) -> Outcome<RawJson> {
-    app.db
-        .verify_text(&trace, with.question.as_deref())
-        .await
-        .map(RawJson)
-}
-
-pub(super) async fn drift(State(app): State<App>, Segment(id): Segment<i64>) -> Outcome<RawJson> {
-    app.db.drift(id).await.map(RawJson)
 }
 
 pub(super) async fn post_source(

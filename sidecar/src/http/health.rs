@@ -98,6 +98,15 @@ pub(super) async fn health(State(app): State<App>) -> Response {
     }
 }
 
+/// A warning where an audit found traces that do not verify.
+fn failed_traces(database: &str) -> Option<String> {
+    let database: serde_json::Value = serde_json::from_str(database).ok()?;
+    let failed = database["failed_traces"].as_u64().filter(|n| *n > 0)?;
+    Some(format!(
+        "{failed} traces do not verify; cortex_verify_all() names them, and event trace_failed told of each"
+    ))
+}
+
 async fn fill(app: &App, health: &mut Health) -> Outcome<()> {
     let catalog = app.db.look_up_catalog().await?;
     health.postgres = Some(catalog.server.clone());
@@ -106,6 +115,7 @@ async fn fill(app: &App, health: &mut Health) -> Outcome<()> {
     health.warnings.extend(catalog.warning());
     catalog.check_version()?;
     let database = app.db.health().await?;
+    health.warnings.extend(failed_traces(&database));
     health.database = RawValue::from_string(database).ok();
     let storage = app.db.storage().await?;
     if !storage.durable {

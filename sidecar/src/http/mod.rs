@@ -3,6 +3,7 @@
 //! Every answer that an SQL function gives goes out as PostgreSQL wrote it. The routes are listed once, in
 //! `ROUTES`, from which the router is built and against which the OpenAPI document is tested.
 
+mod asks;
 mod body;
 mod events;
 mod guard;
@@ -11,6 +12,7 @@ mod health;
 mod openapi;
 mod pool;
 mod reply;
+mod traces;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,17 +74,34 @@ const ROUTES: &[Route] = &[
     ("post", "/api/v1/read", || post(handlers::read)),
     ("post", "/api/v1/search", || post(handlers::search)),
     ("post", "/api/v1/traces", || post(handlers::ask)),
-    ("get", "/api/v1/traces/{id}", || get(handlers::get_trace)),
+    ("get", "/api/v1/traces/{id}", || get(traces::get)),
     ("get", "/api/v1/traces/{id}/verify", || {
-        get(handlers::verify_stored)
+        get(traces::verify_stored)
     }),
-    ("get", "/api/v1/traces/{id}/drift", || get(handlers::drift)),
+    ("get", "/api/v1/traces/{id}/drift", || get(traces::drift)),
+    ("get", "/api/v1/traces/{id}/explain", || {
+        get(traces::explain)
+    }),
+    ("get", "/api/v1/traces/{id}/dossier", || {
+        get(traces::dossier)
+    }),
+    ("get", "/api/v1/traces/{id}/evidence", || {
+        get(traces::evidence)
+    }),
+    ("post", "/api/v1/asks", || post(asks::open)),
+    ("delete", "/api/v1/asks/{id}", || delete(asks::abandon)),
+    ("post", "/api/v1/asks/{id}/round", || post(asks::round)),
+    ("post", "/api/v1/asks/{id}/select", || post(asks::select)),
+    ("post", "/api/v1/asks/{id}/refine", || post(asks::refine)),
+    ("post", "/api/v1/asks/{id}/answer", || post(asks::answer)),
+    ("post", "/api/v1/asks/{id}/close", || post(asks::close)),
     ("get", "/api/v1/pool/units", || get(pool::units)),
     ("get", "/api/v1/pool/units/{id}", || get(pool::unit)),
     ("delete", "/api/v1/pool/units/{id}", || delete(pool::evict)),
     ("get", "/api/v1/pool/stats", || get(pool::stats)),
     ("get", "/api/v1/events", || get(events::events)),
-    ("post", "/api/v1/verify", || post(handlers::verify_text)),
+    ("post", "/api/v1/verify", || post(traces::verify_text)),
+    ("get", "/api/v1/verify", || get(traces::verify_all)),
     ("get", "/api/v1/openapi.json", || get(openapi::json)),
     ("get", "/api/v1/docs", || get(openapi::page)),
 ];

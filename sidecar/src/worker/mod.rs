@@ -4,6 +4,7 @@
 //! that dies loses nothing: the lease runs out and another takes the job. Notifications only save waiting;
 //! everything is also found by polling.
 
+mod audit;
 mod backoff;
 mod building;
 mod embedding;
@@ -104,6 +105,7 @@ impl Worker {
         let mut tasks = JoinSet::new();
         tasks.spawn(sealer::run(self.clone()));
         tasks.spawn(listener::run(self.clone()));
+        tasks.spawn(audit::run(self.clone()));
         tasks.spawn(lane::run(self.clone(), lane::Work::Sql));
         for _ in 0..self.builders {
             tasks.spawn(building::run(self.clone()));

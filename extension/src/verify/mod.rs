@@ -1,13 +1,18 @@
-//! `cortex_verify` and `cortex_drift`: a trace against what the database holds.
+//! `cortex_verify`: a trace against what the database holds.
+
+pub mod all;
+mod drift;
+mod tell;
 
 use cortex_core::hash::{Hash, Leaf, Salt, SaltedText, Target};
 use cortex_core::receipt::{Arm, Candidate, Nominator, Receipt};
 use cortex_core::trace::Trace;
 use cortex_core::vector as quant;
-use cortex_core::verify::{Evidence, Lookup, Options, Replay, Replayed, StoredItem, verify};
-use pgrx::JsonB;
+use cortex_core::verify::{
+    Evidence, Lookup, Options, Replay, Replayed, Report, StoredItem, verify,
+};
 use pgrx::prelude::*;
-use serde_json::{Value, json};
+use pgrx::{JsonB, pg_sys};
 
 use crate::chunk::key32;
 use crate::db;
@@ -23,26 +28,29 @@ const MAX_TRACE: usize = 8 << 20;
 /// Verifies a stored trace: its roots, its evidence against the stored text, and its retrieval replayed at the
 /// recorded state. *Verified* means recorded, bound and replayable; it never means true. Every step says what
 /// was expected and what was found; bad data gives a report, not an error.
-// Parallel unsafe: a subtransaction cannot begin in parallel mode.
-#[pg_extern(stable, requires = ["tables"])]
+#[pg_extern(stable, parallel_restricted, requires = ["tables"])]
 fn cortex_verify(
     trace_id: Option<i64>,
     question: default!(Option<&str>, "NULL"),
+    exhaustive: default!(Option<bool>, false),
 ) -> Outcome<JsonB> {
     let trace_id = given(trace_id, "trace_id")?;
+    let exhaustive = given(exhaustive, "exhaustive")?;
     let owner = Owner::enter()?;
     let (namespace, body) = stored(&owner, trace_id)?;
-    Ok(report(&body, question, Some(namespace))?)
+    Ok(report(&body, question, exhaustive, Some(namespace))?)
 }
 
 /// Verifies the text of a trace, as stored or as handed on. Beyond its roots it is checked against this
 /// database where the caller may read the namespace that it names.
-#[pg_extern(stable, name = "cortex_verify", requires = ["tables"])]
+#[pg_extern(stable, parallel_restricted, name = "cortex_verify", requires = ["tables"])]
 fn cortex_verify_text(
     trace: Option<&str>,
     question: default!(Option<&str>, "NULL"),
+    exhaustive: default!(Option<bool>, false),
 ) -> Outcome<JsonB> {
     let trace = given(trace, "trace")?;
+    let exhaustive = given(exhaustive, "exhaustive")?;
     let owner = Owner::enter()?;
     let named = if trace.len() <= MAX_TRACE {
         Trace::from_text(trace).ok().map(|trace| trace.namespace)
@@ -50,7 +58,7 @@ fn cortex_verify_text(
         None
     };
     let namespace = named.and_then(|name| rights::readable(&name, owner.caller()).ok());
-    Ok(report(trace, question, namespace)?)
+    Ok(report(trace, question, exhaustive, namespace)?)
 }
 
 /// The canonical text of a stored trace: what `cortex_verify(text)` and the verifiers outside take.
@@ -82,11 +90,26 @@ fn stored(owner: &Owner, trace_id: i64) -> Result<(Namespace, String), Fault> {
 fn report(
     body: &str,
     question: Option<&str>,
+    exhaustive: bool,
     namespace: Option<Namespace>,
 ) -> Result<JsonB, Fault> {
+    let report = run(body, question, exhaustive, namespace)?;
+    let value = serde_json::to_value(&report)
+        .map_err(|error| Fault::internal(format!("report: {error}")))?;
+    Ok(JsonB(value))
+}
+
+/// The report on the text of a trace, against this database where a namespace is given.
+fn run(
+    body: &str,
+    question: Option<&str>,
+    exhaustive: bool,
+    namespace: Option<Namespace>,
+) -> Result<Report, Fault> {
     let options = Options {
         question,
         question_salt: None,
+        exhaustive,
     };
     let mut store = namespace.map(Store::new);
     let report = verify(
@@ -94,12 +117,10 @@ fn report(
         &options,
         store.as_mut().map(|store| store as &mut dyn Evidence),
     );
-    if let Some(interruption) = store.and_then(|store| store.interruption) {
-        return Err(interruption);
+    match store.and_then(|store| store.interruption) {
+        Some(interruption) => Err(interruption),
+        None => Ok(report),
     }
-    let value = serde_json::to_value(&report)
-        .map_err(|error| Fault::internal(format!("report: {error}")))?;
-    Ok(JsonB(value))
 }
 
 /// This database as the verifier's store. What fails while it is asked becomes a failed step of the report, be it
@@ -126,7 +147,11 @@ impl Evidence for Store {
     }
 
     fn replay(&mut self, receipt: &Receipt, query: &str) -> Result<Replay, String> {
-        self.guarded(|store| store.rerun(receipt, query).map(Replay::Done))
+        self.guarded(|store| store.rerun(receipt, query, false).map(Replay::Done))
+    }
+
+    fn scan(&mut self, receipt: &Receipt, query: &str) -> Result<Replay, String> {
+        self.guarded(|store| store.rerun(receipt, query, true).map(Replay::Done))
     }
 }
 
@@ -139,7 +164,13 @@ impl Store {
     }
 
     fn guarded<T>(&mut self, work: impl FnOnce(&Self) -> Result<T, Fault>) -> Result<T, String> {
-        subxact::guarded(|| work(self)).map_err(|fault| {
+        // A subtransaction cannot begin in parallel mode; there an error of the server goes through.
+        // SAFETY: reads a backend variable.
+        let result = match unsafe { pg_sys::IsInParallelMode() } {
+            true => work(self),
+            false => subxact::guarded(|| work(self)),
+        };
+        result.map_err(|fault| {
             let told = fault.message().to_owned();
             if fault.concerns_the_caller() {
                 self.interruption = Some(fault);
@@ -162,7 +193,7 @@ impl Store {
         Ok(found.map_or(Lookup::Missing, Lookup::Found))
     }
 
-    fn rerun(&self, receipt: &Receipt, query: &str) -> Result<Replayed, Fault> {
+    fn rerun(&self, receipt: &Receipt, query: &str, scan: bool) -> Result<Replayed, Fault> {
         let vector = query_vector(receipt)?;
         let question = Question {
             namespace: &self.namespace,
@@ -174,7 +205,7 @@ impl Store {
             when: When::At(&receipt.state),
             barred: &receipt.barred,
             depth: receipt.params.depth,
-            nominees: (receipt.nominator == Nominator::Approximate)
+            nominees: (receipt.nominator == Nominator::Approximate && !scan)
                 .then_some(receipt.nominees.as_slice()),
         };
         let found = retrieve::search(&question)?;
@@ -244,26 +275,28 @@ fn recomputed(
 }
 
 /// An item as it is stored, with the leaf that was kept beside it.
-struct Kept {
-    item: StoredItem,
+pub struct Kept {
+    pub item: StoredItem,
     leaf: Vec<u8>,
 }
 
-/// Items of a namespace by id, whether their versions are current or not.
-fn stored_items(
+/// Items of a namespace by id, whether their versions are current or not. Call it as the owner.
+pub fn stored_items(
     namespace: &Namespace,
     target: Target,
     ids: &[i64],
 ) -> Result<std::collections::HashMap<i64, Kept>, Fault> {
     let sql = match target {
         Target::Chunk => {
-            "SELECT i.id, i.body, s.hash_key, s.artifact_id, v.id, v.content_hash, i.start_byte, i.end_byte, i.leaf \
+            "SELECT i.id, i.body, s.hash_key, s.artifact_id, v.id, v.content_hash, i.start_byte, i.end_byte, i.leaf, d.equality \
                FROM cortex.chunk i JOIN cortex.source_version v ON v.id = i.version_id \
+               LEFT JOIN cortex.document d ON d.version_id = v.id \
                JOIN cortex.source s ON s.id = v.source_id WHERE i.namespace_id = $1 AND i.id = ANY ($2)"
         }
         Target::Claim => {
-            "SELECT i.id, i.body, s.hash_key, s.artifact_id, v.id, v.content_hash, i.start_bytes[1], i.end_bytes[1], i.leaf \
+            "SELECT i.id, i.body, s.hash_key, s.artifact_id, v.id, v.content_hash, i.start_bytes[1], i.end_bytes[1], i.leaf, d.equality \
                FROM cortex.claim i JOIN cortex.source_version v ON v.id = i.version_ids[1] \
+               LEFT JOIN cortex.document d ON d.version_id = v.id \
                JOIN cortex.source s ON s.id = v.source_id WHERE i.namespace_id = $1 AND i.id = ANY ($2)"
         }
     };
@@ -274,6 +307,10 @@ fn stored_items(
             artifact: row.must(4)?,
             version: row.must(5)?,
             content: Hash(key32(row.must::<Vec<u8>>(6)?)?),
+            equality: match row.get::<Vec<u8>>(10) {
+                Some(digest) => Some(Hash(key32(digest)?)),
+                None => None,
+            },
             start: row.must::<i32>(7)?.max(0) as u64,
             end: row.must::<i32>(8)?.max(0) as u64,
         };
@@ -314,105 +351,4 @@ fn query_vector(receipt: &Receipt) -> Result<Option<QueryVector>, Fault> {
             space.id, space.digest
         ))),
     }
-}
-
-/// How today differs from a trace's state: what became of each piece of evidence, and how the same retrieval
-/// would come out now. Drift is no failure: the trace stays what it was.
-#[pg_extern(stable, parallel_restricted, requires = ["tables"])]
-fn cortex_drift(trace_id: i64) -> Outcome<JsonB> {
-    let owner = Owner::enter()?;
-    let (namespace, body) = stored(&owner, trace_id)?;
-    let trace = Trace::from_text(&body).map_err(|error| {
-        Fault::state(format!("trace {trace_id} cannot be read: {error}"))
-            .hint("Run cortex_verify to see where it breaks.")
-    })?;
-    let evidence: Vec<Value> = trace
-        .evidence
-        .iter()
-        .map(|item| {
-            let (now, by, at) = fate(item.version)?;
-            Ok(
-                json!({"n": item.n, "artifact_id": item.artifact, "version_id": item.version,
-                      "now": now, "superseded_by": by, "since": at}),
-            )
-        })
-        .collect::<Result<_, Fault>>()?;
-    let present = retrieve::present(namespace.id)?;
-    let store = Store::new(namespace);
-    let mut rounds = Vec::new();
-    for round in &trace.rounds {
-        rounds.push(compare(&store, &round.receipt, &round.query)?);
-    }
-    let changed = evidence
-        .iter()
-        .filter(|item| item["now"] != "unchanged")
-        .count();
-    Ok(JsonB(json!({
-        "trace_id": trace_id,
-        "recorded_seq": trace.state.seq,
-        "present_seq": present.state.seq,
-        "evidence_changed": changed,
-        "evidence": evidence,
-        "rounds": rounds,
-    })))
-}
-
-/// What became of a source version.
-fn fate(version: i64) -> Result<(String, Option<i64>, Option<String>), Fault> {
-    let found = db::read_one(
-        "SELECT CASE WHEN v.closed_by IS NULL AND EXISTS (SELECT FROM cortex.hold h WHERE h.binding_id = s.binding_id AND h.released_by IS NULL) THEN 'held' \
-                     WHEN v.closed_by IS NULL THEN 'unchanged' WHEN n.id IS NULL THEN 'deleted' ELSE 'superseded' END, \
-                n.id, c.made_at::text \
-           FROM cortex.source_version v JOIN cortex.source s ON s.id = v.source_id \
-           LEFT JOIN cortex.change c ON c.id = v.closed_by \
-           LEFT JOIN cortex.source_version n ON n.source_id = v.source_id AND n.closed_by IS NULL AND n.id <> v.id \
-          WHERE v.id = $1",
-        &[version.into()],
-        |row| {
-            Ok((
-                row.must::<String>(1)?,
-                row.get::<i64>(2),
-                row.get::<String>(3),
-            ))
-        },
-    )?;
-    Ok(found.unwrap_or(("unknown".into(), None, None)))
-}
-
-/// The round's retrieval run at the present state, against what it gave then.
-fn compare(store: &Store, receipt: &Receipt, query: &Hash) -> Result<Value, Fault> {
-    let Lookup::Found(query) = store.committed(query)? else {
-        return Ok(json!({"retrieval": "not compared: the query was erased"}));
-    };
-    let vector = query_vector(receipt)?;
-    let question = Question {
-        namespace: &store.namespace,
-        rules: Rules::of(receipt)?,
-        target: receipt.target,
-        query: &query.text,
-        lexical: receipt.arms.contains(&Arm::Lexical),
-        vector: vector.as_ref(),
-        when: When::Now,
-        barred: &receipt.barred,
-        depth: receipt.params.depth,
-        nominees: None,
-    };
-    let found = retrieve::search(&question)?;
-    let now: Vec<i64> = found
-        .ranked
-        .iter()
-        .take(receipt.considered())
-        .map(|ranked| ranked.item)
-        .collect();
-    let then: Vec<i64> = receipt
-        .candidates
-        .iter()
-        .map(|candidate| candidate.item)
-        .collect();
-    let kept = then.iter().filter(|item| now.contains(item)).count();
-    let entered = now.iter().filter(|item| !then.contains(item)).count();
-    Ok(
-        json!({"candidates_then": then.len(), "still_found": kept, "left": then.len() - kept, "entered": entered,
-              "same_order": now == then}),
-    )
 }
