@@ -6,9 +6,14 @@
 //! files alone, by [`vectors::check`].
 
 pub mod asks;
+pub mod attack;
 pub mod claim_pool;
 pub mod library;
+pub mod mutate;
+pub mod offline;
 #[cfg(feature = "ollama")]
 pub mod ollama;
+pub mod samples;
 pub mod tamper;
+pub mod unicode;
 pub mod vectors;

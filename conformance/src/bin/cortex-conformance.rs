@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cortex_conformance::claim_pool::{self, Verdict};
+use cortex_conformance::unicode;
 use cortex_conformance::vectors::{self, EMBEDDED, FROZEN, Tally};
 
 const HELP: &str = "\
@@ -164,7 +165,8 @@ fn check_file(dir: &Path, path: &str) -> Tally {
 }
 
 fn generate(dir: &Path) -> std::io::Result<()> {
-    for (path, text) in vectors::generate() {
+    let tables = (unicode::PATH, unicode::tables());
+    for (path, text) in vectors::generate().into_iter().chain([tables]) {
         let file = dir.join(path);
         if let Some(folder) = file.parent() {
             std::fs::create_dir_all(folder)?;

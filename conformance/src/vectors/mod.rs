@@ -13,8 +13,11 @@ mod roots;
 mod store;
 mod tamper;
 
+use cortex_core::trace::Trace;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+use crate::library::Library;
 
 /// Digest (plain BLAKE3, as `b3sum` prints it) of every vector file. A released file never changes: a
 /// new rule takes a new version and a new file.
@@ -165,6 +168,12 @@ pub fn check(path: &str, text: &str) -> Tally {
         "trace/v1/store.json" => run::<store::Stored>(path, text),
         _ => Tally::broken(path, "not a vector file of this version"),
     }
+}
+
+/// Every sound trace of `roots.json` with its name and the corpus that can replay it.
+pub fn sound() -> impl Iterator<Item = (&'static str, Library, Trace)> {
+    let all = roots::SOUND.iter();
+    all.map(|sound| (sound.id, sound.library.clone(), sound.trace.clone()))
 }
 
 fn run<C: Case>(path: &str, text: &str) -> Tally {

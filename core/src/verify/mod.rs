@@ -271,6 +271,9 @@ fn check_evidence(
     store: &mut dyn Evidence,
 ) -> Result<bool, Stopped> {
     let passed = |outcome| outcome == StepOutcome::Passed;
+    if let Err(violation) = store.bind(trace) {
+        ladder.check(EVIDENCE, Err(violated(Code::TEvidence, violation)))?;
+    }
     let mut all = true;
     let mut items = Vec::with_capacity(trace.evidence.len());
     for (i, item) in trace.evidence.iter().enumerate() {
