@@ -8,6 +8,7 @@
 pub mod asks;
 pub mod attack;
 pub mod claim_pool;
+pub mod files;
 pub mod library;
 pub mod mutate;
 pub mod offline;

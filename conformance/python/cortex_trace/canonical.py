@@ -88,7 +88,9 @@ class _Reader:
         self.at += 1
 
     def skip_space(self):
-        self.at = _SPACE.match(self.text, self.at).end()
+        # Canonical text has none.
+        if self.text[self.at:self.at + 1] <= " ":
+            self.at = _SPACE.match(self.text, self.at).end()
 
     def value(self):
         self.values += 1

@@ -1,5 +1,8 @@
 //! Running both verifiers on the same input.
 
+// Each test uses a part of this.
+#![allow(dead_code)]
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -46,7 +49,12 @@ impl Input {
     }
 
     fn line(&self) -> String {
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let hex = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>()
+        };
         json!({
             "trace_hex": hex(&self.trace),
             "evidence_hex": self.evidence.as_deref().map(hex),
@@ -105,7 +113,10 @@ pub fn python_reports(inputs: &[Input]) -> Vec<Value> {
     sound(&output);
     assert!(output.status.success(), "{:?}", output.status);
     let text = String::from_utf8(output.stdout).unwrap();
-    let reports: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let reports: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(reports.len(), inputs.len(), "a report each");
     reports
 }
@@ -118,7 +129,9 @@ fn essence(report: &Value) -> Value {
         _ => report["where"].clone(),
     };
     let steps = report["steps"].as_array().unwrap().iter();
-    let steps: Vec<Value> = steps.map(|step| json!([step["name"], step["outcome"], step["code"]])).collect();
+    let steps: Vec<Value> = steps
+        .map(|step| json!([step["name"], step["outcome"], step["code"]]))
+        .collect();
     json!({
         "ok": report["ok"],
         "level": report["level"],
@@ -148,6 +161,11 @@ pub fn agree(inputs: &[Input]) -> Vec<Report> {
         }
     }
     let shown: Vec<&String> = differ.iter().take(3).collect();
-    assert!(differ.is_empty(), "{} of {} differ:\n{shown:#?}", differ.len(), inputs.len());
+    assert!(
+        differ.is_empty(),
+        "{} of {} differ:\n{shown:#?}",
+        differ.len(),
+        inputs.len()
+    );
     reports
 }
