@@ -83,7 +83,8 @@ def _batch():
 
 def _print(report):
     for step in report["steps"]:
-        print(f"{step['step']:>2} {step['name']:<11} {_SHOWN[step['outcome']]}")
+        code = f" {step['code']}" if step["code"] else ""
+        print(f"{step['step']:>2} {step['name']:<11} {_SHOWN[step['outcome']]}{code}")
         if step["outcome"] == "failed":
             for name in ("where", "expected", "found"):
                 print(f"   {name:<9} {step[name]}")

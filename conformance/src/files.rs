@@ -47,7 +47,17 @@ impl fmt::Display for Case {
             Verdict::Failed(told) => ("FAILED", told),
             Verdict::ByDesign(told) => ("by design", told),
         };
-        write!(f, "{word} {}: {told}", self.name)
+        // What was found may hold anything.
+        let shown = |text: &str| -> String {
+            let chars = text.chars();
+            chars
+                .flat_map(|ch| match ch.is_control() {
+                    true => ch.escape_default().collect::<Vec<char>>(),
+                    false => vec![ch],
+                })
+                .collect()
+        };
+        write!(f, "{word} {}: {}", shown(&self.name), shown(told))
     }
 }
 

@@ -9,6 +9,7 @@ pub mod asks;
 pub mod attack;
 pub mod claim_pool;
 pub mod files;
+pub mod fuzz;
 pub mod library;
 pub mod mutate;
 pub mod offline;

@@ -17,7 +17,7 @@ impl Random {
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -27,7 +27,7 @@ impl Random {
 
     /// A number below a bound, 0 if that is 0.
     pub fn below(&mut self, bound: usize) -> usize {
-        (self.next() % (bound.max(1) as u64)) as usize
+        (self.bits() % (bound.max(1) as u64)) as usize
     }
 }
 

@@ -84,7 +84,9 @@ pub fn read(file: &[u8]) -> Result<Bundle, Unreadable> {
             found,
         ));
     }
-    canon::from_value(value).map_err(|error| {
+    // Only texts in UTF-8 parse.
+    let text = std::str::from_utf8(file).unwrap_or_default();
+    canon::from_canonical(value, text).map_err(|error| {
         let (at, found) = match error.kind {
             CanonErrorKind::Shape { path, message } => (path, message),
             kind => (String::new(), kind.to_string()),

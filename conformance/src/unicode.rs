@@ -91,7 +91,7 @@ pub fn tables() -> String {
     write(&mut out, "_ALPHANUMERIC", runs(char::is_alphanumeric));
     write(&mut out, "_UPPERCASE", runs(char::is_uppercase));
     out.truncate(out.trim_end().len());
-    out.push_str("\n");
+    out.push('\n');
     out.push_str(TAIL);
     out
 }
@@ -121,7 +121,7 @@ fn runs(has: fn(char) -> bool) -> impl Iterator<Item = String> {
 /// A Python string of entries, at most 120 characters a line.
 fn write(out: &mut String, name: &str, entries: impl Iterator<Item = String>) {
     let mut line = String::new();
-    let _ = write!(out, "{name} = \"\"\"\n");
+    let _ = writeln!(out, "{name} = \"\"\"");
     for entry in entries {
         if line.len() + entry.len() + 1 > 120 {
             let _ = writeln!(out, "{}", line.trim_end());

@@ -94,7 +94,12 @@ fn both_say_the_same_of_every_vector() {
 #[test]
 fn both_refuse_the_whole_tamper_matrix() {
     // Between them they have every structure that there is.
-    let chosen = ["partly-supported", "covered-refined", "nominated"];
+    let chosen = [
+        "partly-supported",
+        "covered-refined",
+        "nominated",
+        "reranked",
+    ];
     let mut cases = Vec::new();
     for sample in samples::all()
         .iter()

@@ -152,7 +152,10 @@ fn print(report: &Report, json: bool) {
             StepOutcome::NotAvailable => "not available",
             StepOutcome::Skipped => "skipped",
         };
-        println!("{:>2} {:<11} {outcome}", step.step, step.name);
+        let code = step.code.and_then(|code| serde_json::to_value(code).ok());
+        let code = code.as_ref().and_then(|code| code.as_str());
+        let code = code.map_or_else(String::new, |code| format!(" {code}"));
+        println!("{:>2} {:<11} {outcome}{code}", step.step, step.name);
         if step.outcome == StepOutcome::Failed {
             println!("   where     {}", step.at);
             println!("   expected  {}", step.expected);

@@ -285,12 +285,15 @@ fn run<C: Case>(path: &str, text: &str) -> Tally {
     tally
 }
 
+/// A case by its id, with what differs from what it expects.
+pub type Judged = (String, Result<(), String>);
+
 /// Runs a file of vectors of any layout of this version, whatever it is called. Gives each case with what differs.
 ///
 /// # Errors
 /// A file that has none of the layouts.
-pub fn check_any(text: &str) -> Result<Vec<(String, Result<(), String>)>, String> {
-    type Reader = fn(&str) -> Option<Vec<(String, Result<(), String>)>>;
+pub fn check_any(text: &str) -> Result<Vec<Judged>, String> {
+    type Reader = fn(&str) -> Option<Vec<Judged>>;
     let readers: [Reader; 12] = [
         cases_of::<canon::Accept>,
         cases_of::<canon::Reject>,
@@ -309,7 +312,7 @@ pub fn check_any(text: &str) -> Result<Vec<(String, Result<(), String>)>, String
     found.ok_or_else(|| "no layout of this version fits its cases".into())
 }
 
-fn cases_of<C: Case>(text: &str) -> Option<Vec<(String, Result<(), String>)>> {
+fn cases_of<C: Case>(text: &str) -> Option<Vec<Judged>> {
     let file: File<C> = serde_json::from_str(text).ok()?;
     let cases = file.cases.iter();
     let cases: Vec<_> = cases

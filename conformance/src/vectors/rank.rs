@@ -18,12 +18,17 @@ pub(super) struct Ranked {
     gives: Result<Vec<(i64, i64)>, String>,
 }
 
+/// Item, occurrences, length of the item.
+type Entry = (i64, u32, u32);
+/// A term and its postings.
+type Term<'a> = (&'a str, &'a [Entry]);
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 enum Input {
     Rank {
         /// Each term with its postings: (item, occurrences, length of the item).
-        terms: Vec<(String, Vec<(i64, u32, u32)>)>,
+        terms: Vec<(String, Vec<Entry>)>,
         items: u64,
         term_total: u64,
         k1_milli: u32,
@@ -49,7 +54,7 @@ impl Input {
                 },
                 "cortex-bm25/1",
             ) => {
-                let postings = |list: &[(i64, u32, u32)]| {
+                let postings = |list: &[Entry]| {
                     let list = list.iter();
                     list.map(|(item, tf, len)| Posting {
                         item: *item,
@@ -120,18 +125,17 @@ pub(super) fn rankings() -> File<Ranked> {
         gives: input.run(algorithm),
         input,
     };
-    let rank =
-        |terms: &[(&str, &[(i64, u32, u32)])], items, term_total, k1_milli, b_milli| Input::Rank {
-            terms: terms
-                .iter()
-                .map(|(term, list)| (term.to_string(), list.to_vec()))
-                .collect(),
-            items,
-            term_total,
-            k1_milli,
-            b_milli,
-        };
-    let bm25 = |id, description, terms: &[(&str, &[(i64, u32, u32)])]| {
+    let rank = |terms: &[Term<'_>], items, term_total, k1_milli, b_milli| Input::Rank {
+        terms: terms
+            .iter()
+            .map(|(term, list)| (term.to_string(), list.to_vec()))
+            .collect(),
+        items,
+        term_total,
+        k1_milli,
+        b_milli,
+    };
+    let bm25 = |id, description, terms: &[Term<'_>]| {
         case(
             id,
             description,
@@ -140,8 +144,7 @@ pub(super) fn rankings() -> File<Ranked> {
         )
     };
     let set = |id, description, items, term_total, k1, b| {
-        let terms: &[(&str, &[(i64, u32, u32)])] =
-            &[("a", &[(1, 1, 10), (2, 3, 30)]), ("b", &[(2, 1, 30)])];
+        let terms: &[Term<'_>] = &[("a", &[(1, 1, 10), (2, 3, 30)]), ("b", &[(2, 1, 30)])];
         case(
             id,
             description,
