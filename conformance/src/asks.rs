@@ -26,6 +26,8 @@ pub struct Ask<'a> {
     pub rounds: &'a [(Origin, &'a str, usize)],
     /// How many of the first round's candidates are selected.
     pub selected: usize,
+    /// How many candidates a round asks for.
+    pub candidates: u32,
     /// Prose of the answer.
     pub prose: Option<&'a str>,
     /// Whether a model selects, refines and answers.
@@ -43,6 +45,7 @@ impl Default for Ask<'_> {
             planned: &[],
             rounds: &[],
             selected: 4,
+            candidates: 12,
             prose: None,
             model: false,
             statements: &[],
@@ -183,7 +186,7 @@ impl Library {
                     true => Nominator::Lexical,
                     false => Nominator::None,
                 },
-                k: 12,
+                k: ask.candidates,
                 visible: Visible::All,
             });
             let candidates = receipt.candidates.iter().map(|candidate| candidate.item);

@@ -6,9 +6,16 @@
 //! files alone, by [`vectors::check`].
 
 pub mod asks;
+pub mod attack;
 pub mod claim_pool;
+pub mod files;
+pub mod fuzz;
 pub mod library;
+pub mod mutate;
+pub mod offline;
 #[cfg(feature = "ollama")]
 pub mod ollama;
+pub mod samples;
 pub mod tamper;
+pub mod unicode;
 pub mod vectors;

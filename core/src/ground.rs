@@ -140,11 +140,11 @@ impl Evidence {
                 evidence.units.extend(unit(&word.folded));
                 evidence.words.insert(word.folded);
             }
-            evidence.units.extend(
-                chunk
-                    .chars()
-                    .filter_map(|c| unit(c.encode_utf8(&mut [0; 4]))),
-            );
+            let signs: BTreeSet<char> = chunk.chars().collect();
+            let signs = signs.into_iter();
+            evidence
+                .units
+                .extend(signs.filter_map(|c| unit(c.encode_utf8(&mut [0; 4]))));
         }
         let beside: Vec<&'static str> = evidence
             .numbers

@@ -47,17 +47,22 @@ impl Normal {
     pub fn of(source: &str) -> Self {
         let mut normal = Normal {
             text: String::with_capacity(source.len()),
-            units: Vec::new(),
+            units: Vec::with_capacity(source.len()),
         };
+        if source.is_ascii() {
+            normal.push_ascii(source);
+            return normal;
+        }
         // A blank is written when something follows it.
         let mut blank: Option<Range<usize>> = None;
+        let mut folded = String::new();
         for (start, end) in clusters(source) {
             let part = &source[start..end];
             if part.chars().all(char::is_whitespace) {
                 blank = Some(blank.map_or(start, |blank| blank.start)..end);
                 continue;
             }
-            let mut folded = String::new();
+            folded.clear();
             for ch in part.nfd() {
                 fold(ch, &mut folded);
             }
@@ -72,6 +77,24 @@ impl Normal {
             normal.push(&folded, start..end);
         }
         normal
+    }
+
+    /// The same for a text in which every character stands for itself.
+    fn push_ascii(&mut self, source: &str) {
+        let mut blank: Option<Range<usize>> = None;
+        for (at, ch) in source.char_indices() {
+            if ch.is_whitespace() {
+                blank = Some(blank.map_or(at, |blank| blank.start)..at + 1);
+                continue;
+            }
+            if let Some(blank) = blank.take()
+                && !self.text.is_empty()
+            {
+                self.push(" ", blank);
+            }
+            self.units.push((self.text.len(), at..at + 1));
+            self.text.push(ch);
+        }
     }
 
     fn push(&mut self, folded: &str, from: Range<usize>) {
@@ -132,9 +155,12 @@ fn clusters(source: &str) -> Vec<(usize, usize)> {
     let mut clusters: Vec<(usize, usize)> = Vec::new();
     for (at, ch) in source.char_indices() {
         let end = at + ch.len_utf8();
-        let mut first = None;
-        decompose_canonical(ch, |part| first = first.or(Some(part)));
-        let combines = first.is_some_and(|first| canonical_combining_class(first) != 0);
+        // No character below the first combining accent decomposes into one that combines first.
+        let combines = ch >= '\u{300}' && {
+            let mut first = None;
+            decompose_canonical(ch, |part| first = first.or(Some(part)));
+            first.is_some_and(|first| canonical_combining_class(first) != 0)
+        };
         match clusters.last_mut() {
             Some(last) if combines => last.1 = end,
             _ => clusters.push((at, end)),

@@ -8,13 +8,13 @@ use super::{Case, File, same};
 /// A part of an input: a text, or bytes as hexadecimal, `times` times.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
-enum Piece {
+pub(super) enum Piece {
     Text(String),
     Hex(String),
     Repeat { text: String, times: usize },
 }
 
-fn bytes(pieces: &[Piece]) -> Result<Vec<u8>, String> {
+pub(super) fn bytes(pieces: &[Piece]) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     for piece in pieces {
         match piece {

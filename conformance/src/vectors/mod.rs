@@ -8,17 +8,24 @@ mod broken;
 mod broken_answers;
 mod canon;
 mod hash;
+mod offline;
 mod plans;
+mod rank;
 mod roots;
 mod store;
+mod suite;
 mod tamper;
+mod text;
 
+use cortex_core::trace::Trace;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::library::Library;
+
 /// Digest (plain BLAKE3, as `b3sum` prints it) of every vector file. A released file never changes: a
 /// new rule takes a new version and a new file.
-pub const FROZEN: [(&str, &str); 8] = [
+pub const FROZEN: [(&str, &str); 15] = [
     (
         "canon/v1/accept.json",
         "6a77dcbd170490b1d4f84093030b9a3bc998ba6acfe9aeed36f6abaa355823ff",
@@ -51,10 +58,38 @@ pub const FROZEN: [(&str, &str); 8] = [
         "trace/v1/store.json",
         "da890afd2a0de4229752473cb51da84c31304debfcb85d46eaa1c6a0dd0b4380",
     ),
+    (
+        "trace/v1/offline.json",
+        "3e0f46bc64e4f95b7a6ff13a8c7ca9bd6089d1f4d177affc7a56c0ceda8ecbcc",
+    ),
+    (
+        "json/v1/suite.json",
+        "a4b1bbd9520227305e229bc6426dc29b8fa72d03b780831e4b05be4cce48ec39",
+    ),
+    (
+        "analyzer/v1/tokens.json",
+        "3a8f7af333fdf6446c5196744df18095e505ad74f1cc3c2968b909ea34f87b7f",
+    ),
+    (
+        "excerpt/v1/ranges.json",
+        "8556e42e77327584dc761b6fda397a76432527d12e74074c7a9f862c9e435a62",
+    ),
+    (
+        "quote/v1/ranges.json",
+        "bb79ef7bf9c95a2f6261e00d0a28d4335b0430e7314c902136a90e07afefbc40",
+    ),
+    (
+        "ground/v1/figures.json",
+        "941257e3d0aa156cafdf009df871b99434d1205f2f6d5145145b089414e606f5",
+    ),
+    (
+        "ranking/v1/scores.json",
+        "9d9217c36c1249c54a7b458eee7ddb33f86c447d3cf916e77346147056eba75a",
+    ),
 ];
 
 /// The files as they were when this program was built.
-pub const EMBEDDED: [(&str, &str); 8] = [
+pub const EMBEDDED: [(&str, &str); 15] = [
     (
         "canon/v1/accept.json",
         include_str!("../../canon/v1/accept.json"),
@@ -87,7 +122,50 @@ pub const EMBEDDED: [(&str, &str); 8] = [
         "trace/v1/store.json",
         include_str!("../../trace/v1/store.json"),
     ),
+    (
+        "trace/v1/offline.json",
+        include_str!("../../trace/v1/offline.json"),
+    ),
+    (
+        "json/v1/suite.json",
+        include_str!("../../json/v1/suite.json"),
+    ),
+    (
+        "analyzer/v1/tokens.json",
+        include_str!("../../analyzer/v1/tokens.json"),
+    ),
+    (
+        "excerpt/v1/ranges.json",
+        include_str!("../../excerpt/v1/ranges.json"),
+    ),
+    (
+        "quote/v1/ranges.json",
+        include_str!("../../quote/v1/ranges.json"),
+    ),
+    (
+        "ground/v1/figures.json",
+        include_str!("../../ground/v1/figures.json"),
+    ),
+    (
+        "ranking/v1/scores.json",
+        include_str!("../../ranking/v1/scores.json"),
+    ),
 ];
+
+/// The file whose inputs are not ours.
+const SUITE: &str = "json/v1/suite.json";
+
+/// The bytes of each input of a case of canonical JSON, for other readers of the same files.
+///
+/// # Panics
+/// On a case of another layout.
+pub fn canon_input(case: &serde_json::Value) -> Vec<Vec<u8>> {
+    let inputs = case.get("input").into_iter();
+    let inputs = inputs.map(|input| serde_json::from_value(input.clone()).expect("pieces"));
+    inputs
+        .map(|pieces: Vec<canon::Piece>| canon::bytes(&pieces).expect("an input that can be made"))
+        .collect()
+}
 
 /// A vector file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -141,14 +219,21 @@ impl Tally {
 /// The text of every vector file, by path.
 pub fn generate() -> Vec<(&'static str, String)> {
     vec![
-        ("canon/v1/accept.json", text(&canon::accepted())),
-        ("canon/v1/reject.json", text(&canon::rejected())),
-        ("hash/v1/digest.json", text(&hash::digests())),
-        ("hash/v1/structure.json", text(&hash::structures())),
-        ("trace/v1/roots.json", text(&roots::traces())),
-        ("trace/v1/alone.json", text(&alone::traces())),
-        ("trace/v1/tamper.json", text(&tamper::traces())),
-        ("trace/v1/store.json", text(&store::traces())),
+        ("canon/v1/accept.json", written(&canon::accepted())),
+        ("canon/v1/reject.json", written(&canon::rejected())),
+        ("hash/v1/digest.json", written(&hash::digests())),
+        ("hash/v1/structure.json", written(&hash::structures())),
+        ("trace/v1/roots.json", written(&roots::traces())),
+        ("trace/v1/alone.json", written(&alone::traces())),
+        ("trace/v1/tamper.json", written(&tamper::traces())),
+        ("trace/v1/store.json", written(&store::traces())),
+        ("trace/v1/offline.json", written(&offline::traces())),
+        ("json/v1/suite.json", written(&suite::cases())),
+        ("analyzer/v1/tokens.json", written(&text::analyzed())),
+        ("excerpt/v1/ranges.json", written(&text::excerpts())),
+        ("quote/v1/ranges.json", written(&text::quotes())),
+        ("ground/v1/figures.json", written(&text::figures())),
+        ("ranking/v1/scores.json", written(&rank::rankings())),
     ]
 }
 
@@ -163,8 +248,21 @@ pub fn check(path: &str, text: &str) -> Tally {
         "trace/v1/alone.json" => run::<alone::Alone>(path, text),
         "trace/v1/tamper.json" => run::<tamper::Tampered>(path, text),
         "trace/v1/store.json" => run::<store::Stored>(path, text),
+        "trace/v1/offline.json" => run::<offline::Offline>(path, text),
+        "json/v1/suite.json" => run::<suite::Suite>(path, text),
+        "analyzer/v1/tokens.json" => run::<text::Text>(path, text),
+        "excerpt/v1/ranges.json" => run::<text::Text>(path, text),
+        "quote/v1/ranges.json" => run::<text::Text>(path, text),
+        "ground/v1/figures.json" => run::<text::Text>(path, text),
+        "ranking/v1/scores.json" => run::<rank::Ranked>(path, text),
         _ => Tally::broken(path, "not a vector file of this version"),
     }
+}
+
+/// Every sound trace of `roots.json` with its name and the corpus that can replay it.
+pub fn sound() -> impl Iterator<Item = (&'static str, Library, Trace)> {
+    let all = roots::SOUND.iter();
+    all.map(|sound| (sound.id, sound.library.clone(), sound.trace.clone()))
 }
 
 fn run<C: Case>(path: &str, text: &str) -> Tally {
@@ -187,8 +285,44 @@ fn run<C: Case>(path: &str, text: &str) -> Tally {
     tally
 }
 
+/// A case by its id, with what differs from what it expects.
+pub type Judged = (String, Result<(), String>);
+
+/// Runs a file of vectors of any layout of this version, whatever it is called. Gives each case with what differs.
+///
+/// # Errors
+/// A file that has none of the layouts.
+pub fn check_any(text: &str) -> Result<Vec<Judged>, String> {
+    type Reader = fn(&str) -> Option<Vec<Judged>>;
+    let readers: [Reader; 12] = [
+        cases_of::<canon::Accept>,
+        cases_of::<canon::Reject>,
+        cases_of::<hash::Digest>,
+        cases_of::<hash::Structure>,
+        cases_of::<roots::Rooted>,
+        cases_of::<alone::Alone>,
+        cases_of::<tamper::Tampered>,
+        cases_of::<store::Stored>,
+        cases_of::<offline::Offline>,
+        cases_of::<suite::Suite>,
+        cases_of::<text::Text>,
+        cases_of::<rank::Ranked>,
+    ];
+    let found = readers.into_iter().find_map(|reader| reader(text));
+    found.ok_or_else(|| "no layout of this version fits its cases".into())
+}
+
+fn cases_of<C: Case>(text: &str) -> Option<Vec<Judged>> {
+    let file: File<C> = serde_json::from_str(text).ok()?;
+    let cases = file.cases.iter();
+    let cases: Vec<_> = cases
+        .map(|case| (case.id().to_owned(), case.check()))
+        .collect();
+    (!cases.is_empty()).then_some(cases)
+}
+
 /// The file's text: one case a line, so that a difference shows the case.
-fn text<C: Serialize>(file: &File<C>) -> String {
+fn written<C: Serialize>(file: &File<C>) -> String {
     let cases: Vec<String> = file.cases.iter().map(json).collect();
     format!(
         "{{\"comment\":{},\n\"version\":{},\n\"cases\":[\n{}\n]}}\n",

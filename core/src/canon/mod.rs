@@ -14,6 +14,7 @@
 
 mod encode;
 mod parse;
+mod write;
 
 use std::collections::BTreeMap;
 
@@ -227,8 +228,9 @@ pub fn check_size(text: &[u8]) -> Result<(), CanonError> {
 /// # Errors
 /// Where the structure holds a float, an integer out of range or a key outside ASCII.
 pub fn to_text<T: Serialize + ?Sized>(structure: &T) -> Result<String, CanonError> {
-    let json = serde_json::to_value(structure).map_err(|error| misfit("", error))?;
-    Value::try_from(json)?.encode()
+    let mut text = String::new();
+    write::write(&mut text, structure)?;
+    Ok(text)
 }
 
 /// Reads a structure from its canonical text.
@@ -247,16 +249,44 @@ pub fn from_text<T: DeserializeOwned + Serialize>(text: &str) -> Result<T, Canon
 /// # Errors
 /// [`CanonErrorKind::Shape`] with the path of the field that does not fit.
 pub fn from_value<T: DeserializeOwned + Serialize>(value: Value) -> Result<T, CanonError> {
-    let json = serde_json::Value::from(value.clone());
-    let structure: T = serde_path_to_error::deserialize(json)
-        .map_err(|error| misfit(&error.path().to_string(), error.inner()))?;
-    let again = serde_json::to_value(&structure).map_err(|error| misfit("", error))?;
-    match first_difference(&value, &Value::try_from(again)?) {
-        None => Ok(structure),
-        Some(path) => Err(misfit(
-            path.trim_start_matches('.'),
-            "a required member is missing or has another form",
-        )),
+    let text = value.encode()?;
+    from_canonical(value, &text)
+}
+
+/// As [`from_value`], for a value whose canonical text is at hand, as after [`parse_canonical`].
+///
+/// # Errors
+/// As [`from_value`].
+pub fn from_canonical<T: DeserializeOwned + Serialize>(
+    value: Value,
+    text: &str,
+) -> Result<T, CanonError> {
+    let structure: T = match serde_json::from_str(text) {
+        Ok(structure) => structure,
+        Err(_) => return Err(explained::<T>(text)),
+    };
+    let again = to_text(&structure)?;
+    if again == text {
+        return Ok(structure);
+    }
+    let path = first_difference(&value, &Value::parse(again.as_bytes())?);
+    Err(misfit(
+        path.unwrap_or_default().trim_start_matches('.'),
+        "a required member is missing or has another form",
+    ))
+}
+
+/// Why a text does not fit a structure, with the path. To keep track of the path costs, so it is done where it is needed.
+fn explained<T: DeserializeOwned>(text: &str) -> CanonError {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+        Ok(_) => misfit("", "reads once and not again"),
+        Err(error) => {
+            let message = error.inner().to_string();
+            // The place is told by the path.
+            let place = message.rfind(" at line ").unwrap_or(message.len());
+            misfit(&error.path().to_string(), &message[..place])
+        }
     }
 }
 

@@ -4,14 +4,14 @@
 //! about that source's other versions, so the file is as confidential as the texts in it. What was erased is listed as
 //! such; a verifier takes the file's word for that and says `redacted`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::store::{Evidence, Lookup, Replay, StoredItem};
 use crate::canon::{self, CanonError};
 use crate::hash::{Hash, Salt, SaltedText, Target};
-use crate::receipt::Receipt;
+use crate::receipt::{Receipt, Violation, require};
 use crate::trace::Trace;
 
 /// Layout of the file, the value of its member `v`.
@@ -149,6 +149,52 @@ impl Bundle {
         canon::from_text(text)
     }
 
+    /// Checks that this is the file of a trace: it names its root, lists in ascending order exactly the items and texts
+    /// that the trace names, and each text is the one committed to.
+    ///
+    /// # Errors
+    /// The first of these that does not hold.
+    pub fn check(&self, trace: &Trace) -> Result<(), Violation> {
+        let at = |name: String| format!("evidence file: {name}");
+        let root = trace.roots.trace;
+        require(self.trace == root, at("trace".into()), root, self.trace)?;
+        let named = trace.evidence.iter();
+        let named =
+            named.filter_map(|item| Some((trace.target(item)? == Target::Claim, item.item)));
+        let named: HashSet<(bool, i64)> = named.collect();
+        let mut before = None;
+        for (i, item) in self.items.iter().enumerate() {
+            let key = (item.target == Target::Claim, item.item);
+            let at = at(format!("items[{i}]"));
+            let ascends = before.is_none_or(|before| before < key);
+            require(ascends, at.clone(), "ascending kinds and ids", item.item)?;
+            let known = named.contains(&key);
+            require(known, at, "an item of the evidence", item.item)?;
+            before = Some(key);
+        }
+        let complete = |listed: usize, named: usize, name: &str| {
+            let expected = format!("{named}, as many as the trace names");
+            require(listed == named, at(name.into()), expected, listed)
+        };
+        complete(self.items.len(), named.len(), "items")?;
+        let named: HashSet<Hash> = trace.commitments().into_iter().collect();
+        let mut before = None;
+        for (i, text) in self.texts.iter().enumerate() {
+            let key = text.commitment;
+            let at = at(format!("texts[{i}]"));
+            let ascends = before.is_none_or(|before| before < key);
+            require(ascends, at.clone(), "ascending commitments", key)?;
+            let known = named.contains(&key);
+            require(known, at.clone(), "a commitment of the trace", key)?;
+            if let Some(stored) = &text.stored {
+                let found = stored.commitment();
+                require(found == key, at, key, found)?;
+            }
+            before = Some(key);
+        }
+        complete(self.texts.len(), named.len(), "texts")
+    }
+
     /// The texts that are here, by commitment.
     pub fn texts(&self) -> BTreeMap<Hash, &str> {
         let texts = self.texts.iter();
@@ -202,5 +248,9 @@ impl Evidence for Bundle {
 
     fn can_replay(&self) -> bool {
         false
+    }
+
+    fn bind(&mut self, trace: &Trace) -> Result<(), Violation> {
+        self.check(trace)
     }
 }

@@ -118,7 +118,7 @@ fn climb(
         (Checked::passed("canonical JSON", found), value)
     })?;
     ladder.check(VERSION, known::check(&value))?;
-    let trace = ladder.step(STRUCTURE, structure(value), |trace| {
+    let trace = ladder.step(STRUCTURE, structure(value, text), |trace| {
         let found = format!(
             "{} rounds, {} evidence",
             trace.rounds.len(),
@@ -190,8 +190,11 @@ fn parse(text: &[u8]) -> Result<Value, Failure> {
     })
 }
 
-fn structure(value: Value) -> Result<Trace, Failure> {
-    let trace: Trace = canon::from_value(value).map_err(|error| match error.kind {
+/// `text` is the canonical text of `value`.
+fn structure(value: Value, text: &[u8]) -> Result<Trace, Failure> {
+    // Only texts in UTF-8 parse.
+    let text = std::str::from_utf8(text).unwrap_or_default();
+    let trace: Trace = canon::from_canonical(value, text).map_err(|error| match error.kind {
         CanonErrorKind::Shape { path, message } => {
             Failure::new(Code::TStruct, path, "the layout trace/1", message)
         }
@@ -271,6 +274,9 @@ fn check_evidence(
     store: &mut dyn Evidence,
 ) -> Result<bool, Stopped> {
     let passed = |outcome| outcome == StepOutcome::Passed;
+    if let Err(violation) = store.bind(trace) {
+        ladder.check(EVIDENCE, Err(violated(Code::TEvidence, violation)))?;
+    }
     let mut all = true;
     let mut items = Vec::with_capacity(trace.evidence.len());
     for (i, item) in trace.evidence.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use super::report::{Checked, Code, Failure, StepOutcome};
 use crate::hash::{Hash, Key, Leaf, SaltedText, Target, commit};
-use crate::receipt::{Candidate, Nominator, Receipt, Stats};
+use crate::receipt::{Candidate, Nominator, Receipt, Stats, Violation};
 use crate::trace::answer::ItemText;
 use crate::trace::{EvidenceItem, Round, Span, Trace, Visible};
 
@@ -96,6 +96,15 @@ pub trait Evidence {
     /// Whether retrievals can be run again at all; a file of texts cannot.
     fn can_replay(&self) -> bool {
         true
+    }
+
+    /// Called once, before the evidence is looked up. A file that was made for one trace tells here that it is not
+    /// the one of this trace.
+    ///
+    /// # Errors
+    /// What does not belong to this trace.
+    fn bind(&mut self, _trace: &Trace) -> Result<(), Violation> {
+        Ok(())
     }
 }
 
