@@ -5,9 +5,9 @@ from .receipts import Violation
 # The layouts and algorithms that are known. Released ones stay for ever.
 ENGINE = "cortex/"
 ANALYZERS = ("cortex-text/1",)
-RANKERS = ("cortex-bm25/1",)
+RANKERS = ("cortex-bm25/1", "cortex-bm25/2")
 CHUNKERS = ("cortex-chunk/1",)
-FUSIONS = ("cortex-rrf/1", "cortex-rerank/1")
+FUSIONS = ("cortex-rrf/1", "cortex-rrf/2", "cortex-rerank/1")
 QUANTISERS = ("cortex-quant/1",)
 RULES = {"excerpt": ("cortex-excerpt/1",), "quote": ("cortex-quote/1",), "ground": ("cortex-ground/1",),
          "family": ("cortex-family/1",)}

@@ -84,7 +84,7 @@ pub const FROZEN: [(&str, &str); 15] = [
     ),
     (
         "ranking/v1/scores.json",
-        "9d9217c36c1249c54a7b458eee7ddb33f86c447d3cf916e77346147056eba75a",
+        "b4c3160f1c15e1f5388861a3f3294cb113efcf8a93770e165487480ed55d8fb9",
     ),
 ];
 

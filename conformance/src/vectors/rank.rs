@@ -1,6 +1,6 @@
 //! Vectors of ranking and fusion, each by the name of its algorithm.
 
-use cortex_core::fusion;
+use cortex_core::fusion::Fusion;
 use cortex_core::lexical::{self, Params, Posting, Stats};
 use serde::{Deserialize, Serialize};
 
@@ -52,7 +52,7 @@ impl Input {
                     k1_milli,
                     b_milli,
                 },
-                "cortex-bm25/1",
+                "cortex-bm25/1" | "cortex-bm25/2",
             ) => {
                 let postings = |list: &[Entry]| {
                     let list = list.iter();
@@ -77,7 +77,7 @@ impl Input {
                 };
                 lexical::rank(&terms, stats, params).map_err(|error| error.to_string())
             }
-            (Self::RankMany { count }, "cortex-bm25/1") => {
+            (Self::RankMany { count }, "cortex-bm25/1" | "cortex-bm25/2") => {
                 let terms: Vec<String> = (0..*count).map(|n| format!("t{n}")).collect();
                 let posting = Posting {
                     item: 1,
@@ -98,9 +98,10 @@ impl Input {
                 };
                 lexical::rank(&terms, stats, params).map_err(|error| error.to_string())
             }
-            (Self::Fuse { lists }, "cortex-rrf/1" | "cortex-rerank/1") => {
+            (Self::Fuse { lists }, name) => {
+                let fusion = Fusion::named(name).ok_or(format!("unknown algorithm {name:?}"))?;
                 let lists: Vec<&[i64]> = lists.iter().map(Vec::as_slice).collect();
-                Ok(fusion::fuse(&lists))
+                Ok(fusion.fuse(&lists))
             }
             _ => Err(format!("unknown algorithm {algorithm:?}")),
         }
@@ -293,6 +294,24 @@ pub(super) fn rankings() -> File<Ranked> {
             "the thousandth place",
             "cortex-rrf/1",
             &[&long, &[1_000]],
+        ),
+        fuse(
+            "fuse-2",
+            "the second fusion: an offset of 10",
+            "cortex-rrf/2",
+            &[&[5, 3, 9], &[9, 5]],
+        ),
+        fuse(
+            "fuse-2-deep",
+            "places beyond the hundredth are of a further tier, however good both are",
+            "cortex-rrf/2",
+            &[&long, &[1_000, 101, 102]],
+        ),
+        case(
+            "bm25-2",
+            "the second ranker scores as the first; phrases are its condition",
+            "cortex-bm25/2",
+            many(7),
         ),
         fuse(
             "rerank",

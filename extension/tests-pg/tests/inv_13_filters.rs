@@ -226,7 +226,7 @@ fn an_index_is_asked_if_it_finds_the_nearest(client: &mut Client) {
     for (recall, asked) in [(0.994, "exact"), (0.995, "approximate")] {
         client
             .execute(
-                "UPDATE cortex.space SET index_recall = $1, index_ef = 400",
+                "UPDATE cortex.space SET index_recall = $1, index_ef = 800",
                 &[&recall],
             )
             .unwrap();
