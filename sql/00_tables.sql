@@ -223,6 +223,7 @@ CREATE TABLE cortex.unit (
     CONSTRAINT unit_pkey PRIMARY KEY (id),
     CONSTRAINT unit_purpose_check CHECK (purpose IN ('extract', 'model'))
 );
+CREATE INDEX unit_namespace_idx ON cortex.unit (namespace_id);
 CREATE INDEX unit_source_idx ON cortex.unit (source_id);
 CREATE INDEX unit_version_idx ON cortex.unit (version_id);
 CREATE INDEX unit_evicted_idx ON cortex.unit (evicted_by) WHERE evicted_by IS NOT NULL;

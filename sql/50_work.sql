@@ -133,23 +133,36 @@ BEGIN
 END
 $$;
 
+-- The item ids of an embed job.
+CREATE FUNCTION cortex._embed_ids(payload jsonb) RETURNS int8multirange
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT coalesce((payload ->> 'within')::int8multirange,
+                    int8multirange(int8range((payload ->> 'from')::bigint, (payload ->> 'to')::bigint, '[]')));
+END;
+
 -- Joins to an embed job just taken those of the same namespace and space that wait as well: each transaction that
 -- stores sources queues one, and a model is quick in batches only. Whoever takes joins, not whoever queues: a
 -- writer that widened a job of others would hold their work back until its own commit. A job that failed before is
--- left alone, so that what cannot be embedded does not pull others down. `within` lists the item ids of the whole.
+-- left alone, so that what cannot be embedded does not pull others down. Only small jobs are joined, up to the size
+-- into which cortex_space_use cuts a whole namespace: its slices stay apart, for many workers. `within` lists the item
+-- ids of the whole.
 CREATE FUNCTION cortex._embed_join(taken cortex.job) RETURNS void
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
-    WITH waiting AS MATERIALIZED (
-        SELECT j.id FROM cortex.job j
+    WITH due AS MATERIALIZED (
+        SELECT j.id, j.total FROM cortex.job j
          WHERE j.namespace_id = (taken).namespace_id AND j.kind = 'embed' AND j.state = 'ready' AND j.attempts = 0
            AND j.run_after <= clock_timestamp() AND j.payload -> 'space' = (taken).payload -> 'space'
+           AND j.total <= 300 AND (taken).total <= 300
          ORDER BY j.id LIMIT 1000 FOR UPDATE SKIP LOCKED
+    ), waiting AS MATERIALIZED (
+        SELECT s.id FROM (SELECT d.id, sum(greatest(d.total, 1)) OVER (ORDER BY d.id) AS items FROM due d) s
+         WHERE s.items + (taken).total <= 2000
     ), joined AS (
         DELETE FROM cortex.job j USING waiting WHERE j.id = waiting.id RETURNING j.payload, j.total
     ), whole AS (
-        SELECT range_agg(int8range((p.payload ->> 'from')::bigint, (p.payload ->> 'to')::bigint, '[]')) AS ids,
-               sum(p.total) AS total
+        SELECT range_agg(cortex._embed_ids(p.payload)) AS ids, sum(p.total) AS total
           FROM (SELECT * FROM joined UNION ALL SELECT (taken).payload, (taken).total) p
         HAVING count(*) > 1
     )
@@ -157,14 +170,6 @@ BEGIN ATOMIC
        SET payload = j.payload || jsonb_build_object('from', lower(whole.ids), 'to', upper(whole.ids) - 1, 'within', whole.ids::text),
            total = whole.total
       FROM whole WHERE j.id = (taken).id;
-END;
-
--- The item ids of an embed job.
-CREATE FUNCTION cortex._embed_ids(payload jsonb) RETURNS int8multirange
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-BEGIN ATOMIC
-    SELECT coalesce((payload ->> 'within')::int8multirange,
-                    int8multirange(int8range((payload ->> 'from')::bigint, (payload ->> 'to')::bigint, '[]')));
 END;
 
 -- Running jobs whose lease ran out go back to the queue.
@@ -196,14 +201,17 @@ BEGIN
 END
 $$;
 
--- Back to the queue with backoff (1 s, 2 s, 4 s ... 5 min), or dead after `max_attempts`.
+-- Back to the queue with backoff (1 s, 2 s, 4 s ... 5 min), or dead after `max_attempts`. Dead, `run_after` says since
+-- when. With the greatest integer for `max_attempts` the job is only given back: the attempt does not count.
 CREATE FUNCTION cortex._job_failed(job_id bigint, reason text, max_attempts integer) RETURNS text
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
     UPDATE cortex.job j
        SET state = CASE WHEN j.attempts >= max_attempts THEN 'dead' ELSE 'ready' END,
            worker = NULL, lease_until = NULL, last_error = left(reason, 2000),
-           run_after = clock_timestamp() + least(interval '1 second' * pg_catalog.power(2, least(j.attempts, 20) - 1), interval '5 minutes')
+           attempts = CASE WHEN max_attempts = 2147483647 THEN greatest(j.attempts - 1, 0) ELSE j.attempts END,
+           run_after = clock_timestamp() + CASE WHEN j.attempts >= max_attempts THEN interval '0'
+               ELSE least(interval '1 second' * pg_catalog.power(2, least(j.attempts, 20) - 1), interval '5 minutes') END
      WHERE j.id = job_id
     RETURNING j.state;
 END;

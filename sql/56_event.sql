@@ -112,7 +112,8 @@ BEGIN
 END
 $$;
 
--- The sealer's part: reports what `numbered` changes did to sources, one event for each change.
+-- The sealer's part: reports what `numbered` changes did to sources, one event for each change, and counts the claims
+-- they made.
 CREATE FUNCTION cortex._report_changes(numbered bigint[]) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -131,6 +132,13 @@ BEGIN
                              SELECT FROM cortex.source_version n WHERE n.source_id = v.source_id AND n.closed_by IS NULL)) AS gone
                     FROM cortex.source_version v WHERE v.closed_by = c.id) v
              WHERE c.id = ANY (numbered) AND v.closed > 0) e;
+    -- All claims that were ever made, whatever became of them.
+    INSERT INTO cortex.event_draft (namespace_id, counts, model)
+    SELECT m.namespace_id, jsonb_build_object('claims_made', sum(m.claim_count)), ''
+      FROM (SELECT d.namespace_id, d.claim_count FROM cortex.document d WHERE d.added_by = ANY (numbered) AND d.claim_count > 0
+            UNION ALL
+            SELECT a.namespace_id, a.claim_count FROM cortex.unit_addition a WHERE a.added_by = ANY (numbered) AND a.claim_count > 0) m
+     GROUP BY m.namespace_id;
 END
 $$;
 
@@ -192,6 +200,7 @@ DECLARE
     units jsonb;
     served boolean;
     age bigint;
+    units_served bigint;
 BEGIN
     IF details IS NOT NULL AND jsonb_typeof(details) NOT IN ('object', 'null') THEN
         RAISE EXCEPTION 'details are a JSON %, not an object', jsonb_typeof(details) USING ERRCODE = 'invalid_parameter_value',
@@ -204,6 +213,7 @@ BEGIN
         ('coverage', 'share'), ('gate', 'share'), ('n_claims', 'count'), ('n_sources', 'count'), ('tokens', 'count'),
         ('budget_tokens', 'count'), ('candidates_raw', 'count'), ('candidates_unique', 'count'), ('floor_chunks', 'count'),
         ('rerank_ms', 'number'), ('reranked', 'boolean'), ('reuse', 'boolean'), ('needs_retrieval', 'boolean'), ('escalated', 'boolean'),
+        ('probed', 'boolean'), ('contained', 'boolean'),
         ('decision', 'string'), ('rerank_failed', 'string'), ('masked', 'array'), ('claim_ids', 'array')) k (name, type)
     LOOP
         value := details -> key;
@@ -240,9 +250,10 @@ BEGIN
         RAISE EXCEPTION 'details: decision is %', left(details ->> 'decision', 100) USING ERRCODE = 'invalid_parameter_value',
             HINT = 'Pass the details column of cortex_read as it is.';
     END IF;
-    masked := coalesce(told -> 'masked', '[]');
+    masked := jsonb_path_query_array(coalesce(told -> 'masked', '[]'), '$[*] ? (!exists(@.more))');
     -- How old the oldest of the units was whose claims were served.
-    SELECT extract(epoch FROM greatest(clock_timestamp() - min(c.made_at), CASE WHEN count(*) > 0 THEN interval '0' END))::bigint INTO age
+    SELECT extract(epoch FROM greatest(clock_timestamp() - min(c.made_at), CASE WHEN count(*) > 0 THEN interval '0' END))::bigint, count(*)
+      INTO age, units_served
       FROM cortex.unit u JOIN cortex.change c ON c.id = u.added_by
      WHERE u.namespace_id = _read_logged.namespace_id AND u.id IN (
            SELECT l.unit_id FROM cortex.claim l WHERE l.id IN (
@@ -256,7 +267,7 @@ BEGIN
     END IF;
     IF coalesce((told ->> 'n_claims')::bigint, 0) > 0 OR served THEN
         PERFORM cortex._report(namespace_id, 'pool_served', cortex._without_nulls(
-            jsonb_build_object('read_id', read_id, 'age_s', age) || told - ARRAY['decision', 'rerank_failed', 'masked', 'escalated', 'needs_retrieval', 'floor_chunks']));
+            jsonb_build_object('read_id', read_id, 'age_s', age) || told - ARRAY['decision', 'rerank_failed', 'masked', 'escalated', 'needs_retrieval', 'floor_chunks', 'probed', 'contained']));
     END IF;
     IF jsonb_array_length(masked) > 0 THEN
         SELECT jsonb_agg(m -> 'unit_id') INTO units FROM (
@@ -279,6 +290,9 @@ BEGIN
         'claims_served', coalesce((told ->> 'n_claims')::bigint, 0),
         'serves_aged', (age IS NOT NULL)::integer,
         'age_at_serve_s', coalesce(age, 0),
+        'units_served', units_served,
+        'probe_reads', coalesce((told ->> 'probed')::boolean, false)::integer,
+        'admission_reuses', coalesce((told ->> 'contained')::boolean, false)::integer,
         'sources_served', coalesce((told ->> 'n_sources')::bigint, 0),
         'tokens_served', coalesce((told ->> 'tokens')::bigint, 0),
         'floor_chunks', coalesce((told ->> 'floor_chunks')::bigint, 0),
@@ -303,13 +317,16 @@ SELECT a.namespace_id, a.name, a.model, sum(a.n)::bigint AS value
  GROUP BY a.namespace_id, a.name, a.model
 HAVING sum(a.n) <> 0;
 
+-- By index and counter, never through what other namespaces hold: a plan for any namespace would go through all.
 CREATE FUNCTION cortex._stats(ns integer) RETURNS jsonb
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+    SET plan_cache_mode = force_custom_plan SET enable_seqscan = off
 AS $$
 DECLARE
     counters jsonb;
     models jsonb;
     last cortex.seal;
+    gate_state record;
     settings constant jsonb := cortex._pool_settings(ns);
     n numeric;
 BEGIN
@@ -320,6 +337,9 @@ BEGIN
               FROM cortex._counted c WHERE c.namespace_id = ns AND c.model <> '' GROUP BY c.model) m;
     SELECT * INTO last FROM cortex.seal s WHERE s.namespace_id = ns ORDER BY s.seq DESC LIMIT 1;
     n := nullif((counters ->> 'reads')::numeric, 0);
+    SELECT s.coverage_floor, coalesce(g.ceiling, 0) AS ceiling INTO gate_state
+      FROM cortex.namespace o JOIN cortex.space s ON s.id = o.space_id
+      LEFT JOIN cortex.pool_gate g ON g.namespace_id = o.id AND g.space_id = o.space_id WHERE o.id = ns;
     RETURN jsonb_build_object(
         'sources', (SELECT count(*) FROM cortex.source s WHERE s.namespace_id = ns),
         'units', (SELECT jsonb_build_object(
@@ -329,7 +349,7 @@ BEGIN
                     'model', count(*) FILTER (WHERE v.closed_by IS NULL AND u.evicted_by IS NULL AND u.purpose = 'model'))
                     FROM cortex.unit u JOIN cortex.source_version v ON v.id = u.version_id WHERE u.namespace_id = ns),
         'claims_fresh', coalesce(last.claim_count, 0),
-        'claims_total', (SELECT count(*) FROM cortex.claim c WHERE c.namespace_id = ns),
+        'claims_total', coalesce((counters ->> 'claims_made')::bigint, 0),
         'chunks_fresh', coalesce(last.chunk_count, 0),
         'builds', (SELECT jsonb_build_object(
                     'ready', count(*) FILTER (WHERE j.state = 'ready' AND j.run_after <= clock_timestamp()),
@@ -346,6 +366,13 @@ BEGIN
                                     / nullif((counters ->> 'serves_aged')::numeric, 0), 1),
         'max_age_at_serve_s', (SELECT max((e.detail ->> 'age_s')::bigint) FROM cortex.event e
                                 WHERE e.namespace_id = ns AND e.kind = 'pool_served'),
+        -- Of reads by vector; without a space there is none.
+        'gate', CASE WHEN gate_state.ceiling IS NOT NULL
+                     THEN cortex._gate_effective((settings ->> 'gate')::float8, gate_state.coverage_floor, gate_state.ceiling) END,
+        'noise_ceiling', gate_state.ceiling,
+        'staleness_prevented', coalesce((counters ->> 'owners_masked')::bigint, 0),
+        'avg_units_per_serve', round(coalesce((counters ->> 'units_served')::numeric, 0)
+                                     / nullif((counters ->> 'serves_aged')::numeric, 0), 2),
         'serve_rate', round(coalesce((counters ->> 'serves')::numeric, 0) / n, 3),
         'escalation_rate', round(coalesce((counters ->> 'escalations')::numeric, 0) / n, 3),
         'mask_rate', round(coalesce((counters ->> 'reads_masked')::numeric, 0) / n, 3),

@@ -50,6 +50,10 @@ DECLARE
     gone integer := 0;
     found_digest bytea;
     space integer;
+    coverage_floor float8;
+    vector_schema text;
+    leads boolean := false;
+    near boolean;
 BEGIN
     IF wanted IS NULL OR jsonb_typeof(wanted) <> 'array' OR jsonb_array_length(wanted) > 100 THEN
         RAISE EXCEPTION 'wanted is %, not an array of at most 100', CASE
@@ -107,6 +111,7 @@ BEGIN
                 backing_off := backing_off + 1;
                 CONTINUE;
             ELSIF job.state <> 'dead' THEN
+                leads := true;
                 already := already + 1;
                 CONTINUE;
             END IF;
@@ -116,6 +121,7 @@ BEGIN
             already := already + 1;
             CONTINUE;
         END IF;
+        leads := true;
         queued := queued + 1;
         IF class = 'NOVEL' THEN
             novel := novel || source.id;
@@ -131,8 +137,23 @@ BEGIN
             jsonb_build_object('sources', to_jsonb(novel)), jsonb_build_object('builds_by_gap', cardinality(novel)));
     END IF;
 
-    IF embedding IS NOT NULL AND cardinality(asked_chunks) > 0 THEN
-        SELECT n.space_id INTO space FROM cortex.namespace n WHERE n.id = ns;
+    -- Kept is only what led or leads to a build, and is about one of its chunks: who may only read shall not be able to
+    -- make any question count as built.
+    IF embedding IS NOT NULL AND leads THEN
+        SELECT s.id, coalesce((settings ->> 'coverage_floor')::float8, s.coverage_floor) INTO space, coverage_floor
+          FROM cortex.namespace n JOIN cortex.space s ON s.id = n.space_id WHERE n.id = ns;
+        SELECT n.nspname INTO vector_schema
+          FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector';
+        EXECUTE format($q$
+            SELECT EXISTS (
+                SELECT FROM (SELECT unnest($1) AS id
+                             UNION ALL
+                             SELECT c.id FROM cortex.claim c WHERE c.version_ids && $2 AND c.chunk_ids && $1 AND c.namespace_id = $3) i
+                  JOIN cortex.%2$I e ON e.item_id = i.id
+                 WHERE 1 - (e.embedding OPERATOR(%1$I.<=>) $4::%1$I.vector) >= $5)$q$, vector_schema, 'emb_' || space)
+            INTO near USING asked_chunks, asked_versions, ns, embedding, coverage_floor;
+    END IF;
+    IF near THEN
         -- What was built for the same question before, of other sources, stays a part of it: if one of them changes,
         -- the fresh ones must not stand for it.
         EXECUTE format($q$
@@ -145,13 +166,19 @@ BEGIN
               LEFT JOIN unnest(q.chunk_ids) k (id) ON true
              WHERE q.namespace_id = $3 AND q.space_id = $4 AND 1 - (q.embedding OPERATOR(%1$I.<=>) $5::%1$I.vector) >= $6
                AND NOT EXISTS (SELECT FROM cortex.source_version a WHERE a.id = ANY ($1) AND a.source_id = v.source_id)$q$,
-            (SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'))
+            vector_schema)
             INTO asked_versions, asked_chunks
             USING asked_versions, asked_chunks, ns, space, embedding, (settings ->> 'reuse_threshold')::float8;
         found_digest := sha256(convert_to(concat_ws(' ', embedding::text, asked_versions::text, asked_chunks::text), 'UTF8'));
         IF NOT EXISTS (SELECT FROM cortex.question q WHERE q.namespace_id = ns AND q.space_id = space AND q.digest = found_digest) THEN
             INSERT INTO cortex.question (namespace_id, space_id, embedding, version_ids, chunk_ids, digest)
             VALUES (ns, space, embedding, asked_versions, asked_chunks, found_digest);
+            -- No more than 2,000 of a namespace. What another want is removing is passed over: nothing here waits.
+            DELETE FROM cortex.question q WHERE q.id IN (
+                SELECT g.id FROM cortex.question g
+                 WHERE g.namespace_id = ns AND g.id <= (
+                       SELECT o.id FROM cortex.question o WHERE o.namespace_id = ns ORDER BY o.id DESC OFFSET 2000 LIMIT 1)
+                   FOR UPDATE SKIP LOCKED);
         END IF;
     END IF;
     RETURN jsonb_build_object('queued', queued, 'already', already, 'backing_off', backing_off, 'gone', gone);

@@ -223,7 +223,9 @@ BEGIN
         RETURN jsonb_build_object('admitted', 0, 'dropped', cortex._sift_claims('[]', '{}', '{}', NULL, '{}') -> 'dropped', 'stale', true, 'unit_id', NULL);
     END IF;
 
-    SELECT u.id INTO unit FROM cortex.unit u WHERE u.version_id = version AND u.purpose = 'model' AND u.evicted_by IS NULL;
+    -- Waits for whoever is evicting the unit, and keeps others from it until the commit: no claim gets into an evicted one.
+    SELECT u.id INTO unit FROM cortex.unit u
+     WHERE u.version_id = version AND u.purpose = 'model' AND u.evicted_by IS NULL FOR SHARE;
     sifted := cortex._sift_claims(claims, chunk_ids,
         ARRAY(SELECT c.body FROM unnest(chunk_ids) WITH ORDINALITY k (id, n) JOIN cortex.chunk c ON c.id = k.id ORDER BY k.n),
         (SELECT d.title FROM cortex.document d WHERE d.version_id = version),
@@ -285,8 +287,9 @@ DECLARE
 BEGIN
     PERFORM cortex._build_usage(held.namespace_id, usage);
     state := cortex._job_failed(held.id, coalesce(reason, 'no reason given'), 8);
-    -- A model that failed is asked again later than a worker whose lease ran out.
-    UPDATE cortex.job j SET run_after = clock_timestamp() + interval '1 second' * cortex._build_backoff(held.attempts) WHERE j.id = held.id;
+    -- A model that failed is asked again later than a worker whose lease ran out. A dead build waits for the next want.
+    UPDATE cortex.job j SET run_after = clock_timestamp() + interval '1 second' * cortex._build_backoff(held.attempts)
+     WHERE j.id = held.id AND j.state = 'ready';
     PERFORM cortex._report(held.namespace_id, 'build_failed', jsonb_build_object('job_id', held.id, 'source_id', held.payload -> 'source',
         'attempts', held.attempts, 'state', state), '{"builds_failed": 1}');
     RETURN state;

@@ -27,6 +27,7 @@ DECLARE
     greatest_cosine float8;
     found float8[] := '{}';
     ceiling float8;
+    scan_before constant text := coalesce(nullif(current_setting('hnsw.iterative_scan', true), ''), 'off');
 BEGIN
     SELECT n.space_id INTO space FROM cortex.namespace n WHERE n.id = ns;
     IF space IS NULL THEN
@@ -36,18 +37,20 @@ BEGIN
       FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector';
     SELECT coalesce(array_agg(q.id ORDER BY q.id), '{}') INTO ids
       FROM cortex.question q WHERE q.namespace_id = ns AND q.space_id = space AND cortex._question_built(q.id);
-    -- Foreign claims can lie behind many of the question's own.
+    -- Foreign claims can lie behind many of the question's own. In this order the first is not always the nearest.
     PERFORM set_config('hnsw.iterative_scan', 'relaxed_order', true);
     FOREACH at IN ARRAY cortex._gate_sample(ids) LOOP
         EXECUTE format($q$
-            SELECT 1 - (e.embedding OPERATOR(%1$I.<=>) q.embedding)
-              FROM cortex.question q, cortex.%2$I e JOIN cortex.source_version v ON v.id = e.version_id AND v.closed_by IS NULL
-             WHERE q.id = $1 AND e.namespace_id = $2 AND e.target = 'c'
-               AND NOT EXISTS (SELECT FROM cortex.source_version o WHERE o.id = ANY (q.version_ids) AND o.source_id = v.source_id)
-             ORDER BY e.embedding OPERATOR(%1$I.<=>) (SELECT p.embedding FROM cortex.question p WHERE p.id = $1) LIMIT 1$q$,
+            SELECT max(near.cosine) FROM (
+                SELECT 1 - (e.embedding OPERATOR(%1$I.<=>) q.embedding) AS cosine
+                  FROM cortex.question q, cortex.%2$I e JOIN cortex.source_version v ON v.id = e.version_id AND v.closed_by IS NULL
+                 WHERE q.id = $1 AND e.namespace_id = $2 AND e.target = 'c'
+                   AND NOT EXISTS (SELECT FROM cortex.source_version o WHERE o.id = ANY (q.version_ids) AND o.source_id = v.source_id)
+                 ORDER BY e.embedding OPERATOR(%1$I.<=>) (SELECT p.embedding FROM cortex.question p WHERE p.id = $1) LIMIT 40) near$q$,
             vector_schema, 'emb_' || space) INTO greatest_cosine USING ids[at], ns;
         found := found || coalesce(greatest_cosine, 0);
     END LOOP;
+    PERFORM set_config('hnsw.iterative_scan', scan_before, true);
     ceiling := cortex._gate_ceiling(found);
     INSERT INTO cortex.pool_gate (namespace_id, space_id, ceiling, probes, builds_since, measured_at)
     VALUES (ns, space, ceiling, cardinality(found), 0, clock_timestamp())

@@ -37,3 +37,16 @@ CREATE FUNCTION cortex._gate_due(ceiling float8, builds_since integer) RETURNS b
 fn due(ceiling: f64, builds_since: i32) -> bool {
     gate::due(ceiling, builds_since.max(0).unsigned_abs())
 }
+
+/// The gate in force; `absolute` is the setting, if there is one.
+#[pg_extern(sql = r#"
+CREATE FUNCTION cortex._gate_effective(absolute float8, default_floor float8, ceiling float8) RETURNS float8
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS '@MODULE_PATHNAME@', '@FUNCTION_NAME@';
+"#)]
+fn effective(
+    absolute: Option<f64>,
+    default_floor: Option<f64>,
+    ceiling: Option<f64>,
+) -> Option<f64> {
+    Some(gate::effective(absolute, default_floor?, ceiling?))
+}

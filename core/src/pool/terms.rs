@@ -59,6 +59,13 @@ impl Terms {
         }
     }
 
+    /// The terms with their weights, in the order of the terms.
+    pub fn weights(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.weights
+            .iter()
+            .map(|(term, weight)| (term.as_str(), *weight))
+    }
+
     /// Coverage by a claim, whose texts (its title and body) count together; 0 for a question without terms.
     pub fn coverage(&self, texts: &[&str]) -> f64 {
         if self.asked <= 0.0 {

@@ -39,7 +39,8 @@ use settings::{Asked, Settings};
 /// and the claims do not cover the question). `coverage` is the similarity of the best claim, `match_score` that of the
 /// first one served; below the floor `needs_retrieval` is true and, under strategy context_first, `raw` text stands
 /// below the claims. `masked` names sources that answered before they changed,
-/// with the reason: `changed` (not chunked yet) or, where vectors were asked, `not embedded` and not found by its words. `pending` counts work that makes more
+/// with the reason: `changed` (not chunked yet) or, where vectors were asked, `not embedded` and not found by its words;
+/// an entry `{"more": n, "reason": ..}` says that at least `n` more wait than were looked at. `pending` counts work that makes more
 /// reachable; `next_needs` is the budget that would serve one claim more. `uncommitted` says that the calling
 /// transaction has changed the namespace; `receipt` is NULL while more changes wait for a number than a state may list.
 /// `details` is for cortex_read_log.
@@ -121,6 +122,10 @@ struct Read {
     chunks: Option<Served>,
     outcome: Decision,
     escalated: bool,
+    /// The sources were asked what a build could add.
+    probed: bool,
+    /// And builds have been through all that was found.
+    contained: bool,
     coverage: f64,
     gate: f64,
     needs_retrieval: bool,
@@ -278,6 +283,8 @@ impl Read {
             needs_retrieval: verdict.needs_retrieval
                 || (outcome == Decision::Build && nothing_found),
             escalated: verdict.escalate,
+            probed: probing,
+            contained: probing && !nothing_found && wanted.is_empty(),
             settings,
             claims,
             order,
@@ -386,6 +393,8 @@ impl Read {
             "needs_retrieval": self.needs_retrieval,
             "masked": self.masked,
             "escalated": self.escalated,
+            "probed": self.probed,
+            "contained": self.contained,
             "floor_chunks": self.raw.len(),
             "pending": self.pending.iter().map(|(kind, count)| (kind.clone(), json!(count)))
                 .collect::<serde_json::Map<_, _>>(),

@@ -16,15 +16,21 @@ use crate::rows::Rows;
 
 /// Most owners that are named.
 const MAX_NAMED: usize = 8;
-/// Most changed sources whose former claims are looked at.
+/// Most changed sources that are ranked by the question.
+const MAX_CHANGED: i64 = 10_000;
+/// Most of them whose former claims are looked at, the best ranked, where words decide.
 const MAX_SOURCES: i64 = 200;
-/// Most of their claims.
-const MAX_CLAIMS: i64 = 2_000;
+/// Most former claims that are looked at, those of the best ranked sources.
+const MAX_CLAIMS: i64 = 5_000;
+/// Most of one source, so that a long one does not hide the others.
+const MAX_OF_ONE: i64 = 500;
 /// Most chunks without a vector that are looked at for changed sources; `pending` counts all of them.
 const MAX_WAITING: i64 = 5_000;
 
 /// Why a source is named that is chunked and has no vector yet.
 const NOT_EMBEDDED: &str = "not embedded";
+/// Why a source is named that is not chunked yet.
+const CHANGED: &str = "changed";
 
 struct Former {
     artifact_id: String,
@@ -35,7 +41,8 @@ struct Former {
 }
 
 /// Sources that answered this question before they changed, best first, and bindings on hold. Rows that the caller
-/// cannot see are not named. Call it as the owner.
+/// cannot see are not named. If more wait than are looked at, a last entry says how many at least. Call it as the
+/// owner.
 pub fn masked(
     owner: &Owner,
     namespace: &Namespace,
@@ -44,7 +51,7 @@ pub fn masked(
     least: f64,
 ) -> Result<Value, Fault> {
     let mut named = held(owner, namespace)?;
-    let mut former = former(namespace, terms, vector)?;
+    let (mut former, more) = former(namespace, terms, vector)?;
     former.retain(|owner| owner.similarity >= least);
     former.sort_by(|a, b| {
         b.similarity
@@ -62,6 +69,9 @@ pub fn masked(
                 "match_score": source.similarity,
             }));
         }
+    }
+    if more > 0 {
+        named.push(json!({"more": more, "reason": CHANGED}));
     }
     Ok(Value::Array(named))
 }
@@ -113,12 +123,13 @@ fn held(owner: &Owner, namespace: &Namespace) -> Result<Vec<Value>, Fault> {
 }
 
 /// Sources whose current version is not chunked, or for a read by vector not embedded, with the best of the claims of
-/// the version before.
+/// the version before; and how many more wait that were not looked at. Those that are looked at are chosen by the
+/// question: by its terms in the lexical index, or by the vectors of the former claims.
 fn former(
     namespace: &Namespace,
     terms: &Terms,
     vector: Option<&QueryVector>,
-) -> Result<Vec<Former>, Fault> {
+) -> Result<(Vec<Former>, i64), Fault> {
     let space = vector.map(|query| query.space);
     // Mostly nothing waits, and then there is nothing to look for.
     let waits = kept::read_one(
@@ -130,44 +141,107 @@ fn former(
         |row| row.must::<bool>(1),
     )?;
     if waits != Some(true) {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), 0));
     }
-    let (score, join, embedded) = match vector {
+    let changed = changed(space);
+    let (sql, arguments) = match vector {
         Some(query) => (
-            "cortex._vector_score(e.embedding, $4)",
-            format!("LEFT JOIN cortex.emb_{} e ON e.item_id = k.id", query.space),
+            by_vector(&changed, query.space),
+            vec![
+                namespace.id.into(),
+                MAX_CLAIMS.into(),
+                cortex_core::vector::to_le_bytes(&query.components).into(),
+            ],
+        ),
+        None => {
+            let (names, weights): (Vec<String>, Vec<f64>) = terms
+                .weights()
+                .map(|(term, weight)| (term.to_owned(), weight))
+                .unzip();
+            (
+                by_words(&changed),
+                vec![
+                    namespace.id.into(),
+                    MAX_CLAIMS.into(),
+                    names.into(),
+                    weights.into(),
+                ],
+            )
+        }
+    };
+    let mut waiting = 0;
+    let rows = db::read(&sql, &arguments, |row| {
+        waiting = row.must::<i64>(7)?;
+        let Some(artifact_id) = row.get::<String>(1) else {
+            return Ok(None);
+        };
+        let similarity = match (vector, row.get::<i64>(5)) {
+            (Some(_), Some(score)) => pool::similarity(score),
+            (Some(_), None) => 0.0,
+            (None, _) => terms.coverage(&[&row.must::<String>(4)?]),
+        };
+        Ok(Some(Former {
+            artifact_id,
+            binding_id: row.get(2),
+            key: row.get::<Vec<String>>(3).unwrap_or_default(),
+            similarity,
+            reason: row.must(6)?,
+        }))
+    })?;
+    let mut best: BTreeMap<String, Former> = BTreeMap::new();
+    for row in rows.into_iter().flatten() {
+        match best.get_mut(&row.artifact_id) {
+            Some(known) => known.similarity = known.similarity.max(row.similarity),
+            None => {
+                best.insert(row.artifact_id.clone(), row);
+            }
+        }
+    }
+    let more = if waiting > MAX_CHANGED {
+        not_looked_at(namespace)?
+    } else {
+        0
+    };
+    Ok((best.into_values().collect(), more))
+}
+
+/// How many changed sources are beyond those looked at, at least: changes without a number are not counted.
+fn not_looked_at(namespace: &Namespace) -> Result<i64, Fault> {
+    let queued = kept::read_one(
+        Access::Index,
+        "SELECT coalesce(sum(j.total - j.progress), 0)::int8 FROM cortex.job j \
+          WHERE j.namespace_id = $1 AND j.kind = 'chunk' AND j.state <> 'dead'",
+        &[namespace.id.into()],
+        |row| row.must::<i64>(1),
+    )?;
+    Ok((queued.unwrap_or(0) - MAX_CHANGED).max(1))
+}
+
+/// The common head of both queries: the changed sources and the last version of each that had claims.
+fn changed(space: Option<i32>) -> String {
+    let (unembedded, embedded) = match space {
+        Some(space) => (
+            format!(
+                "UNION \
+                 SELECT v.source_id, '{NOT_EMBEDDED}' FROM ( \
+                     SELECT DISTINCT i.version_id FROM ( \
+                         SELECT c.version_id FROM cortex.job j JOIN cortex.chunk c \
+                             ON c.id BETWEEN (j.payload ->> 'from')::int8 AND (j.payload ->> 'to')::int8 AND c.namespace_id = $1 \
+                          WHERE j.namespace_id = $1 AND j.kind = 'embed' AND (j.payload ->> 'space')::int4 = {space} \
+                            AND NOT EXISTS (SELECT FROM cortex.emb_{space} e WHERE e.item_id = c.id) LIMIT {MAX_WAITING}) i) w \
+                   JOIN cortex.source_version v ON v.id = w.version_id AND v.closed_by IS NULL \
+                  WHERE EXISTS (SELECT FROM cortex.unit o WHERE o.source_id = v.source_id AND o.version_id < v.id)"
+            ),
             // A version that was replaced before it was embedded has nothing to compare.
             format!(
-                "AND EXISTS (SELECT FROM cortex.emb_{} e WHERE e.version_id = o.id \
-                               AND e.namespace_id = $1 AND e.target = 'c')",
-                query.space
+                "AND EXISTS (SELECT FROM cortex.claim k JOIN cortex.emb_{space} e ON e.item_id = k.id WHERE k.unit_id = u.id)"
             ),
         ),
-        None => (
-            "NULL::int8 + 0 * pg_catalog.octet_length($4)",
-            String::new(),
-            String::new(),
-        ),
+        None => (String::new(), String::new()),
     };
-    let unembedded = space.map_or(String::new(), |space| {
-        format!(
-            "UNION \
-             SELECT v.source_id, '{NOT_EMBEDDED}' FROM ( \
-                 SELECT DISTINCT i.version_id FROM ( \
-                     SELECT c.version_id FROM cortex.job j JOIN cortex.chunk c \
-                         ON c.id BETWEEN (j.payload ->> 'from')::int8 AND (j.payload ->> 'to')::int8 AND c.namespace_id = $1 \
-                      WHERE j.namespace_id = $1 AND j.kind = 'embed' AND (j.payload ->> 'space')::int4 = {space} \
-                        AND NOT EXISTS (SELECT FROM cortex.emb_{space} e WHERE e.item_id = c.id) LIMIT {MAX_WAITING}) i) w \
-               JOIN cortex.source_version v ON v.id = w.version_id AND v.closed_by IS NULL \
-              WHERE EXISTS (SELECT FROM cortex.source_version o WHERE o.source_id = v.source_id AND o.closed_by IS NOT NULL)"
-        )
-    });
-    let components = vector.map_or(Vec::new(), |query| {
-        cortex_core::vector::to_le_bytes(&query.components)
-    });
-    let sql = format!(
+    format!(
         "WITH changed AS MATERIALIZED ( \
-             SELECT w.source_id, 'changed' AS reason FROM ( \
+             SELECT w.source_id, '{CHANGED}' AS reason FROM ( \
                  SELECT v.id, v.source_id FROM cortex.source_version v \
                   WHERE v.id > (SELECT min(c.after_version) FROM cortex.change c WHERE c.namespace_id = $1 AND c.seq IS NULL) \
                     AND v.opened_by IN (SELECT c.id FROM cortex.change c WHERE c.namespace_id = $1 AND c.seq IS NULL) \
@@ -177,45 +251,49 @@ fn former(
                      ON v.id BETWEEN (j.payload ->> 'from')::int8 AND (j.payload ->> 'to')::int8 \
                     AND v.opened_by = (j.payload ->> 'change')::int8 AND v.closed_by IS NULL \
                   WHERE j.namespace_id = $1 AND j.kind = 'chunk') w \
-              WHERE NOT EXISTS (SELECT FROM cortex.document d WHERE d.version_id = w.id) {unembedded} LIMIT $2 \
+              WHERE NOT EXISTS (SELECT FROM cortex.document d WHERE d.version_id = w.id) {unembedded} \
+              LIMIT {MAX_CHANGED} + 1 \
+         ), old AS MATERIALIZED ( \
+             SELECT c.source_id, c.reason, o.version_id FROM changed c JOIN LATERAL ( \
+                 SELECT u.version_id FROM cortex.unit u \
+                   JOIN cortex.source_version v ON v.id = u.version_id AND v.closed_by IS NOT NULL \
+                  WHERE u.source_id = c.source_id {embedded} ORDER BY u.version_id DESC LIMIT 1) o ON true \
+         )"
+    )
+}
+
+/// What both queries give back; without any claim a row that only counts.
+const COLUMNS: &str = "SELECT s.artifact_id, s.binding_id, s.key, k.body, k.score, k.reason, n.waiting \
+       FROM (SELECT count(*) AS waiting FROM changed) n";
+
+/// Ranks every former claim by its vector.
+fn by_vector(changed: &str, space: i32) -> String {
+    format!(
+        "{changed} {COLUMNS} LEFT JOIN ( \
+             SELECT old.source_id, old.reason, NULL::text AS body, cortex._vector_score(e.embedding, $3) AS score \
+               FROM old JOIN cortex.claim k ON k.version_ids @> ARRAY[old.version_id] \
+               JOIN cortex.emb_{space} e ON e.item_id = k.id ORDER BY 4 DESC NULLS LAST, k.id LIMIT $2) k ON true \
+           LEFT JOIN cortex.source s ON s.id = k.source_id"
+    )
+}
+
+/// Ranks the former versions by the weight of the question's terms that the lexical index knows in them.
+fn by_words(changed: &str) -> String {
+    format!(
+        "{changed}, held AS MATERIALIZED ( \
+             SELECT p.version_id, sum(p.weight) AS weight FROM ( \
+                 SELECT DISTINCT p.version_id, w.term, w.weight FROM unnest($3::text[], $4::float8[]) w (term, weight) \
+                   JOIN cortex.posting p ON p.namespace_id = $1 AND p.term = w.term AND p.claim_hits IS NOT NULL \
+                  WHERE p.version_id IN (SELECT o.version_id FROM old o)) p GROUP BY p.version_id \
+         ), ranked AS MATERIALIZED ( \
+             SELECT old.*, coalesce(h.weight, 0) AS weight FROM old LEFT JOIN held h ON h.version_id = old.version_id \
+              ORDER BY 4 DESC, old.source_id LIMIT {MAX_SOURCES} \
          ) \
-         SELECT s.artifact_id, s.binding_id, s.key, k.body, {score}, changed.reason \
-           FROM changed JOIN cortex.source s ON s.id = changed.source_id \
-           JOIN LATERAL (SELECT o.id FROM cortex.source_version o JOIN cortex.document d ON d.version_id = o.id \
-                          WHERE o.source_id = s.id AND o.closed_by IS NOT NULL {embedded} ORDER BY o.id DESC LIMIT 1) old ON true \
-           JOIN cortex.claim k ON k.version_ids @> ARRAY[old.id] {join} LIMIT $3"
-    );
-    let rows = db::read(
-        &sql,
-        &[
-            namespace.id.into(),
-            MAX_SOURCES.into(),
-            MAX_CLAIMS.into(),
-            components.into(),
-        ],
-        |row| {
-            let similarity = match (vector, row.get::<i64>(5)) {
-                (Some(_), Some(score)) => pool::similarity(score),
-                (Some(_), None) => 0.0,
-                (None, _) => terms.coverage(&[&row.must::<String>(4)?]),
-            };
-            Ok(Former {
-                artifact_id: row.must(1)?,
-                binding_id: row.get(2),
-                key: row.get::<Vec<String>>(3).unwrap_or_default(),
-                similarity,
-                reason: row.must(6)?,
-            })
-        },
-    )?;
-    let mut best: BTreeMap<String, Former> = BTreeMap::new();
-    for row in rows {
-        match best.get_mut(&row.artifact_id) {
-            Some(known) => known.similarity = known.similarity.max(row.similarity),
-            None => {
-                best.insert(row.artifact_id.clone(), row);
-            }
-        }
-    }
-    Ok(best.into_values().collect())
+         {COLUMNS} LEFT JOIN ( \
+             SELECT r.source_id, r.reason, c.body, NULL::int8 AS score FROM ranked r JOIN LATERAL ( \
+                 SELECT k.id, k.body FROM cortex.claim k WHERE k.version_ids @> ARRAY[r.version_id] \
+                  ORDER BY k.id LIMIT {MAX_OF_ONE}) c ON true \
+              ORDER BY r.weight DESC, r.source_id, c.id LIMIT $2) k ON true \
+           LEFT JOIN cortex.source s ON s.id = k.source_id"
+    )
 }
