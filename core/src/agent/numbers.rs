@@ -163,8 +163,10 @@ mod tests {
         #[test]
         fn a_figure_of_a_tool_is_supported(n in 0u64..10_000_000, text in "[a-z ]{0,10}") {
             let result = n.to_string();
-            prop_assert!(unsupported(&format!("the result is {n}"), &[&text, &result]).is_empty());
-            prop_assert_eq!(unsupported(&format!("the result is {}", n + 1), &[&text, &result]).len(), 1);
+            let (right, wrong) = (format!("the result is {n}"), format!("the result is {}", n + 1));
+            let support = [text.as_str(), result.as_str()];
+            prop_assert!(unsupported(&right, &support).is_empty());
+            prop_assert_eq!(unsupported(&wrong, &support).len(), 1);
         }
 
         #[test]

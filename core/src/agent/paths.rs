@@ -79,10 +79,14 @@ fn is_path(word: &str) -> bool {
     let short = (1..=5).contains(&extension.chars().count())
         && extension.chars().all(char::is_alphanumeric)
         && extension.chars().any(char::is_alphabetic);
+    let known = is_file_extension(&extension.to_lowercase());
+    // `.env` alone is not seen as a path: hidden files are refused by whoever opens files.
     short
-        && (is_file_extension(&extension.to_lowercase()) || (slashed && !stem.is_empty()))
-        && (!stem.is_empty() || slashed || is_file_extension(extension))
-        && !(stem.is_empty() && !slashed)
+        && if stem.is_empty() {
+            slashed && known
+        } else {
+            slashed || known
+        }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -351,6 +355,12 @@ impl Reader {
         } else if TOWARDS.contains(&word) {
             self.source = false;
             self.towards = true;
+        } else if self.verb == Some(Verb::Turn)
+            && self.towards
+            && matches!(word, "file" | "csv" | "disk")
+        {
+            // `Convert the table to a csv file` asks for one without a verb of writing.
+            self.files.writes = true;
         }
     }
 
@@ -487,6 +497,19 @@ mod tests {
                 .map(|(path, over)| ((*path).to_owned(), *over))
                 .collect();
             assert_eq!(targets(message), expected, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_file_can_be_asked_for_without_a_name() {
+        for (message, asked) in [
+            ("Save it", true),
+            ("Convert the table to a csv file", true),
+            ("Convert the csv file to prose", false),
+            ("Don't save it", false),
+            ("Which files are there?", false),
+        ] {
+            assert_eq!(files(&OwnWords::of(message)).writes, asked, "{message}");
         }
     }
 

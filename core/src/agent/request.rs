@@ -193,11 +193,17 @@ fn hand_over_at(
         }
     }
     if REWORDING.contains(&verb) {
-        for to in n..=(n + 3).min(found.len() - 1) {
-            let end = found[to].0.end;
-            if joined(to) && text[end..].starts_with(':') && !text[end..].starts_with("://") {
-                return Some(end + 1);
-            }
+        let colon = found
+            .iter()
+            .enumerate()
+            .skip(n)
+            .take(4)
+            .find(|(to, (place, _))| {
+                let after = &text[place.end..];
+                joined(*to) && after.starts_with(':') && !after.starts_with("://")
+            });
+        if let Some((_, (place, _))) = colon {
+            return Some(place.end + 1);
         }
         return ends.colon_line_from(found[n].0.end);
     }

@@ -221,7 +221,9 @@ impl Turn {
         }
         Decision::refuse(
             "overwrite-not-asked",
-            format!("you did not ask to replace {said}; say so, or choose another name"),
+            format!(
+                "you did not ask to replace {said}; write \u{201c}overwrite {said}\u{201d} to allow it, or choose another name"
+            ),
         )
     }
 

@@ -264,6 +264,25 @@ pub fn read(reply: &Reply, tools: &[Tool]) -> Reading {
     reading
 }
 
+/// Whether a text that begins like `start`, without thoughts, may turn out to be a call: a stream holds it back
+/// until this says no or the text has ended. Blank starts may.
+pub fn may_become_call(start: &str) -> bool {
+    const STARTS: [&str; 8] = [
+        "{",
+        "[",
+        "<tool_call>",
+        "<function=",
+        "<|",
+        "```",
+        "call:",
+        "[TOOL_CALLS]",
+    ];
+    let start = start.trim_start();
+    STARTS
+        .iter()
+        .any(|call| start.starts_with(call) || call.starts_with(start))
+}
+
 fn fit(raw: Raw, tools: &[Tool]) -> Result<Call, Refused> {
     let refuse = |fault, reason: String| Refused {
         name: Some(shown(&raw.name, 60)),

@@ -222,6 +222,30 @@ fn schemas_with_references_and_choices() {
 }
 
 #[test]
+fn a_stream_holds_back_what_may_become_a_call() {
+    for start in [
+        "",
+        " \n",
+        "{",
+        "[{\"name",
+        "<",
+        "<tool",
+        "<tool_call>{",
+        "<function=a",
+        "<|python",
+        "`",
+        "```json",
+        "cal",
+        "call:x",
+    ] {
+        assert!(may_become_call(start), "{start:?}");
+    }
+    for start in ["I", "<b>", "calm", "call me", "`x`", "The {"] {
+        assert!(!may_become_call(start), "{start:?}");
+    }
+}
+
+#[test]
 fn many_calls_are_counted_and_not_kept() {
     let one = "{\"name\": \"list_sources\", \"arguments\": {}}\n";
     let reading = read_text(&one.repeat(165));

@@ -156,7 +156,7 @@ fn a_quoted_token_is_a_name_and_nothing_else() {
         ] {
             let words = OwnWords::of(&format!("use {quoted} now"));
             assert_eq!(words.text(), format!("use {name} now"));
-            assert_eq!(words.names(), [4..4 + name.len()]);
+            assert_eq!(words.names().first(), Some(&(4..4 + name.len())));
             assert!(!words.commands().contains(name));
             assert_eq!(words.commands().len(), words.text().len());
         }
