@@ -111,6 +111,18 @@ pub fn figures(statement: &str, chunks: &[&str]) -> (usize, Vec<String>) {
     (count, missing)
 }
 
+/// The numbers of `text` (with their units) that occur in none of `chunks`, as written, each once, in their order.
+pub fn missing_numbers(text: &str, chunks: &[&str]) -> Vec<String> {
+    let evidence = Evidence::of(chunks);
+    let mut seen = BTreeSet::new();
+    numbers(text)
+        .into_iter()
+        .filter(|number| !evidence.has_number(number))
+        .map(|number| number.written)
+        .filter(|written| seen.insert(written.clone()))
+        .collect()
+}
+
 /// What the chunks hold.
 struct Evidence {
     /// Reading and unit of every number.

@@ -1,6 +1,7 @@
 //! Pure algorithms of Cortex. No I/O, no clock, no Postgres, no async: the same input gives the same
 //! bytes on every machine, which is what lets a trace be replayed.
 
+pub mod agent;
 pub mod analyzer;
 pub mod canon;
 pub mod chunker;
