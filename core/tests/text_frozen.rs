@@ -192,7 +192,7 @@ fn scores_and_their_fusion() {
         })
     };
     assert_eq!(fused(Fusion::V1), "39fbbe9b7b008ee18e3cf3902d3683cf");
-    assert_eq!(fused(Fusion::V2), "096dbca3b7df1a1963568f2215efd18b");
+    assert_eq!(fused(Fusion::V2), "fb49a4c4d89221ffd02e33f9f425a159");
 }
 
 #[test]

@@ -35,10 +35,10 @@ pub enum Strategy {
 }
 
 /// Takes the decision. `best` is the similarity of the best fresh claim, `None` if there is none; an empty
-/// pool never serves, whatever the gate and whatever was built before.
+/// pool never serves, whatever the gate. A question that was built before is not built again, even if that gave nothing.
 pub fn outcome(reuse: bool, best: Option<f64>, gate: f64) -> Outcome {
     match best {
-        Some(_) if reuse => Outcome::Reuse,
+        _ if reuse => Outcome::Reuse,
         Some(best) if best >= gate => Outcome::Serve,
         _ => Outcome::Build,
     }
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(outcome(false, Some(0.6 - 1e-9), 0.6), Outcome::Build);
         assert_eq!(outcome(false, None, 0.0), Outcome::Build);
         assert_eq!(outcome(false, None, -1.0), Outcome::Build);
-        assert_eq!(outcome(true, None, 0.6), Outcome::Build);
+        assert_eq!(outcome(true, None, 0.6), Outcome::Reuse);
         assert_eq!(outcome(true, Some(0.1), 0.6), Outcome::Reuse);
         assert_eq!(outcome(false, Some(f64::NAN), 0.0), Outcome::Build);
     }
