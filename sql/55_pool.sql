@@ -106,7 +106,7 @@ CREATE FUNCTION cortex._pool_defaults() RETURNS jsonb
 AS $$
     SELECT '{"gate": null, "coverage_floor": null, "reserved_share": 0.25, "reuse_threshold": 0.9, "builder": "extract",
              "build_when": "lazy", "reranker": null, "header": null, "hook_timeout_ms": 1000, "event_cap": 10000,
-             "exact_items": 400000, "synthesis": {}}'::jsonb
+             "exact_items": 400000, "widen_chunks": null, "synthesis": {}}'::jsonb
 $$;
 
 -- The settings in force.
@@ -227,6 +227,7 @@ BEGIN
     WHEN 'hook_timeout_ms' THEN low := 1; high := 60000;
     WHEN 'event_cap' THEN high := 1000000;
     WHEN 'exact_items' THEN high := 1000000000;
+    WHEN 'widen_chunks' THEN low := 1; high := 10000;
     WHEN 'budget_tokens' THEN low := 1; high := 1000000;
     WHEN 'builder' THEN choices := ARRAY['extract', 'model'];
     WHEN 'build_when' THEN choices := ARRAY['lazy', 'eager', 'off'];

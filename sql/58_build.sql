@@ -16,6 +16,7 @@ DECLARE
     held cortex.job;
     source record;
     named bigint[];
+    widen integer;
     chosen bigint[];
     kind_of text;
     carried integer;
@@ -54,9 +55,15 @@ BEGIN
         IF kind_of = 'STALE-OWNED' THEN
             carried := cortex._carry_claims(held.namespace_id, source.id, source.version);
         END IF;
-        -- Chunks named for another version: the whole of this one.
+        -- Chunks named for another version: the whole of this one. Where builds are widened, so many of the source's first
+        -- chunks beside those that a read wanted: next to each other they say more than alone.
         named := CASE WHEN (held.payload ->> 'version')::bigint = source.version AND held.payload ? 'chunks'
                       THEN cortex._ids(held.payload -> 'chunks', 'chunks') END;
+        widen := (cortex._pool_settings(held.namespace_id) ->> 'widen_chunks')::numeric::integer;
+        IF named IS NOT NULL AND widen IS NOT NULL THEN
+            named := named || ARRAY(SELECT c.id FROM cortex.chunk c WHERE c.version_id = source.version AND NOT c.id = ANY (named)
+                                     ORDER BY c.ordinal LIMIT widen);
+        END IF;
         chosen := cortex._build_chunks(source.version, named);
         IF carried IS NOT NULL THEN
             PERFORM cortex._report(held.namespace_id, CASE WHEN chosen IS NULL THEN 'unit_built' END,

@@ -311,3 +311,33 @@ fn a_want_never_waits() {
     assert_eq!(want(&mut client, "firm", &[]), told("already"));
     slow.batch_execute("COMMIT").unwrap();
 }
+
+#[test]
+fn a_build_is_widened_to_its_source_where_the_namespace_says_so() {
+    let (_database, mut client) = Database::with_cortex();
+    let about: Vec<String> = (0..5).map(|n| format!("Part {n} is blue.")).collect();
+    let text = long_text(&about.iter().map(String::as_str).collect::<Vec<_>>());
+    for (widen, expected) in [
+        (json!(null), vec![3]),
+        (json!(1), vec![0, 3]),
+        (json!(2), vec![0, 1, 3]),
+        (json!(100), vec![0, 1, 2, 3, 4]),
+    ] {
+        modelled(&mut client, json!({"widen_chunks": widen}));
+        let artifact = format!("parts {widen}");
+        put(&mut client, &artifact, &text);
+        cortex_work(&mut client);
+        let all = chunks(&mut client, &artifact);
+        assert_eq!(all.len(), 5);
+        assert_eq!(want(&mut client, &artifact, &[all[3]]), told("queued"));
+        let taken = take(&mut client, "w", "60 seconds").unwrap();
+        let ids: Vec<i64> = taken.chunks.iter().map(|(id, _)| *id).collect();
+        let wanted: Vec<i64> = expected.iter().map(|&at| all[at]).collect();
+        assert_eq!(ids, wanted, "widen_chunks {widen}");
+        commit(&mut client, taken.job, "w", &json!([]), "");
+        assert!(
+            take(&mut client, "w", "60 seconds").is_none(),
+            "nothing is left of it"
+        );
+    }
+}

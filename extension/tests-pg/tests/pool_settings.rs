@@ -23,7 +23,7 @@ fn settings_are_merged_and_put_back() {
     assert_eq!(
         defaults,
         json!({"gate": null, "coverage_floor": null, "reserved_share": 0.25, "reuse_threshold": 0.9, "builder": "extract", "build_when": "lazy",
-               "reranker": null, "header": null, "hook_timeout_ms": 1000, "event_cap": 10000, "exact_items": 400000, "synthesis": {}})
+               "reranker": null, "header": null, "hook_timeout_ms": 1000, "event_cap": 10000, "exact_items": 400000, "widen_chunks": null, "synthesis": {}})
     );
     set(&mut client, r#"{"gate": 0.4, "builder": "model"}"#);
     let both = set(
