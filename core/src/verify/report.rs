@@ -336,8 +336,13 @@ impl Ladder {
     }
 }
 
-/// Cuts a text to [`MAX_SHOWN`] characters.
-fn shortened(mut text: String) -> String {
+/// Cuts a text to [`MAX_SHOWN`] characters. NUL, which a hostile trace may hold and no text of PostgreSQL can, is shown as
+/// its sign.
+fn shortened(text: String) -> String {
+    let mut text = match text.contains('\0') {
+        true => text.replace('\0', "\u{2400}"),
+        false => text,
+    };
     if let Some((at, _)) = text.char_indices().nth(MAX_SHOWN) {
         text.truncate(at);
         text.push('…');

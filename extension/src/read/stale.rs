@@ -37,6 +37,8 @@ struct Former {
     binding_id: Option<i32>,
     key: Vec<String>,
     similarity: f64,
+    /// What the question's terms in its lexical index weigh: tells owners apart that cover the question alike.
+    weight: f64,
     reason: String,
 }
 
@@ -56,6 +58,7 @@ pub fn masked(
     former.sort_by(|a, b| {
         b.similarity
             .total_cmp(&a.similarity)
+            .then_with(|| b.weight.total_cmp(&a.weight))
             .then_with(|| a.artifact_id.cmp(&b.artifact_id))
     });
     for source in former {
@@ -185,6 +188,7 @@ fn former(
             binding_id: row.get(2),
             key: row.get::<Vec<String>>(3).unwrap_or_default(),
             similarity,
+            weight: row.get::<f64>(8).unwrap_or(0.0),
             reason: row.must(6)?,
         }))
     })?;
@@ -263,16 +267,16 @@ fn changed(space: Option<i32>) -> String {
 }
 
 /// What both queries give back; without any claim a row that only counts.
-const COLUMNS: &str = "SELECT s.artifact_id, s.binding_id, s.key, k.body, k.score, k.reason, n.waiting \
+const COLUMNS: &str = "SELECT s.artifact_id, s.binding_id, s.key, k.body, k.score, k.reason, n.waiting, k.weight \
        FROM (SELECT count(*) AS waiting FROM changed) n";
 
 /// Ranks every former claim by its vector.
 fn by_vector(changed: &str, space: i32) -> String {
     format!(
         "{changed} {COLUMNS} LEFT JOIN ( \
-             SELECT old.source_id, old.reason, NULL::text AS body, cortex._vector_score(e.embedding, $3) AS score \
+             SELECT old.source_id, old.reason, NULL::text AS body, NULL::float8 AS weight, cortex._vector_score(e.embedding, $3) AS score \
                FROM old JOIN cortex.claim k ON k.version_ids @> ARRAY[old.version_id] \
-               JOIN cortex.emb_{space} e ON e.item_id = k.id ORDER BY 4 DESC NULLS LAST, k.id LIMIT $2) k ON true \
+               JOIN cortex.emb_{space} e ON e.item_id = k.id ORDER BY 5 DESC NULLS LAST, k.id LIMIT $2) k ON true \
            LEFT JOIN cortex.source s ON s.id = k.source_id"
     )
 }
@@ -290,7 +294,7 @@ fn by_words(changed: &str) -> String {
               ORDER BY 4 DESC, old.source_id LIMIT {MAX_SOURCES} \
          ) \
          {COLUMNS} LEFT JOIN ( \
-             SELECT r.source_id, r.reason, c.body, NULL::int8 AS score FROM ranked r JOIN LATERAL ( \
+             SELECT r.source_id, r.reason, c.body, r.weight, NULL::int8 AS score FROM ranked r JOIN LATERAL ( \
                  SELECT k.id, k.body FROM cortex.claim k WHERE k.version_ids @> ARRAY[r.version_id] \
                   ORDER BY k.id LIMIT {MAX_OF_ONE}) c ON true \
               ORDER BY r.weight DESC, r.source_id, c.id LIMIT $2) k ON true \

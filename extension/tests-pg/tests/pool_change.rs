@@ -5,7 +5,7 @@ use cortex_extension_tests::pool::{
     build_all, chunks, commit, events, long_text, modelled, reworded, served, take, told, want,
 };
 use cortex_extension_tests::serving::{
-    Random, cortex_work, embed, json, put, text_vector, use_space, vector_literal,
+    Random, cortex_work, embed, embed_with, json, put, text_vector, use_space, vector_literal,
 };
 use cortex_extension_tests::{Database, failure, one};
 use postgres::Client;
@@ -394,6 +394,9 @@ fn a_question_is_known_as_built_while_its_sources_stand() {
     let (_database, mut client) = parts();
     use_space(&mut client, "m", 4);
     put(&mut client, "other", "Part 5 is grey.");
+    cortex_work(&mut client);
+    // A question is kept where it is near what it is built from.
+    embed_with(&mut client, |_, dims| vec![1.0; dims]);
     let ask = |client: &mut Client, vector: &str| {
         let two = chunks(client, "parts")[..2].to_vec();
         let mut both = cortex_extension_tests::pool::wanted(client, "parts", &two);

@@ -430,8 +430,8 @@ fn bad_input_of_builds() {
             format!(
                 r#"cortex_build_commit({job}, '["a b c"]', ARRAY['[1]'::vector], worker => 'w')"#
             ),
-            "55000",
-            "no embedding space",
+            "22023",
+            "of space NULL",
         ),
         (
             format!("cortex_build_commit({job}, '[]', usage => '[]', worker => 'w')"),

@@ -290,7 +290,7 @@ fn a_rerank_is_done_only_where_the_policy_allows_it_and_a_vector_is_given() {
     let plain = receipt(&mut client, lexical);
     assert_eq!(
         (&plain["arms"], &plain["fusion"]),
-        (&json!(["lexical"]), &json!("cortex-rrf/1"))
+        (&json!(["lexical"]), &json!("cortex-rrf/2"))
     );
     // A vector that is not allowed to matter changes nothing at all.
     assert_eq!(
@@ -339,6 +339,6 @@ fn a_rerank_is_done_only_where_the_policy_allows_it_and_a_vector_is_given() {
     );
     assert_eq!(
         (&hybrid["fusion"], &hybrid["nominator"]),
-        (&json!("cortex-rrf/1"), &json!("exact"))
+        (&json!("cortex-rrf/2"), &json!("exact"))
     );
 }
