@@ -1,7 +1,12 @@
-//! Attacks from public corpora, wherever a text can come from that is not the person: none changes what a turn may do.
+//! Texts of public corpora against the rules of the agent: attacks, wherever they can come from that is not the person,
+//! change nothing of what a turn may do; strings that programs mishandle are handled.
 
+mod common;
+
+use cortex_core::agent::calls::{self, Reply, Tool};
 use cortex_core::agent::message::Message;
 use cortex_core::agent::turn::Turn;
+use cortex_core::agent::{numbers, think};
 use serde_json::Value;
 
 const REQUESTS: [&str; 4] = [
@@ -138,4 +143,42 @@ fn an_attack_that_is_handed_over_without_marks_writes_and_opens_nothing() {
         }
     }
     assert!(counted > 100, "{counted}");
+}
+
+#[test]
+fn strings_that_programs_mishandle() {
+    let naughty = common::naughty_strings();
+    let tools = [Tool {
+        name: "t".into(),
+        parameters: Value::Null,
+        reads_only: true,
+    }];
+    for text in &naughty {
+        if let Ok(message) = Message::user(text.as_str()) {
+            let turn = Turn::of(&[message]);
+            let _ = (turn.write(text, &[]), turn.fetch(text), turn.explain());
+            // None of them asks for anything.
+            assert!(
+                turn.files().targets.is_empty() || turn.files().writes,
+                "{text:?}"
+            );
+        }
+        for content in [
+            text.clone(),
+            format!("<tool_call>{text}"),
+            format!("{{\"name\": \"t\", \"arguments\": {text}}}"),
+        ] {
+            let reading = calls::read(
+                &Reply {
+                    content,
+                    ..Reply::default()
+                },
+                &tools,
+            );
+            assert!(reading.calls.len() <= 1, "{text:?}");
+        }
+        let whole = format!("{text}</think>{text}");
+        assert!(!think::strip(&whole).contains("</think>"));
+        assert!(numbers::unsupported(text, &[text]).is_empty(), "{text:?}");
+    }
 }

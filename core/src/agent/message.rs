@@ -125,6 +125,11 @@ impl Message {
         Self::new(Origin::Recovery, text.into(), None)
     }
 
+    /// A message from our own store, which recorded its origin. A role of the wire is no origin.
+    pub fn stored(origin: Origin, text: impl Into<String>, tool: Option<String>) -> Self {
+        Self::new(origin, text.into(), tool)
+    }
+
     fn new(origin: Origin, text: String, tool: Option<String>) -> Self {
         Self { origin, text, tool }
     }

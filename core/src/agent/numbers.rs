@@ -5,7 +5,7 @@
 //! evidence, by the reading of numbers of [`crate::ground`]. If one does not, the model is asked once to answer again;
 //! if it still does not, the answer is shown with a flag that names the figures.
 //!
-//! Ordinals of list items at the start of a line (`1.`, `2)`) are no figures.
+//! Numbers in words are not seen. Ordinals of list items at the start of a line (`1.`, `2)`) are no figures.
 
 use crate::ground;
 

@@ -10,6 +10,9 @@ use super::words::{is_word, words};
 /// Name of the rule, as recorded where it decided.
 pub const NAME: &str = "cortex-paths/1";
 
+/// The longest path, in bytes.
+pub const PATH_MAX_BYTES: usize = 1_024;
+
 /// A path that may be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {

@@ -129,6 +129,12 @@ impl Turn {
     pub fn write(&self, path: &str, written: &[String]) -> Decision {
         let path = paths::normalised(path);
         let said = shown(&path);
+        if path.is_empty()
+            || path.chars().any(char::is_control)
+            || path.len() > paths::PATH_MAX_BYTES
+        {
+            return Decision::refuse("path-unfit", format!("{said:?} is no path of a file"));
+        }
         if !self.file_words && self.files.targets.is_empty() {
             return Decision::refuse(
                 "write-not-asked",
@@ -176,6 +182,14 @@ impl Turn {
             return Decision::refuse(
                 "path-is-source",
                 format!("you named {said} to read from, not to write to"),
+            );
+        }
+        if path.ends_with('/') || path.split('/').any(|part| part.starts_with('.')) {
+            return Decision::refuse(
+                "path-unfit",
+                format!(
+                    "{said} is hidden, a folder or outside of the workspace, and nobody named it"
+                ),
             );
         }
         match written
@@ -290,6 +304,47 @@ impl Turn {
         }
     }
 
+    /// What this turn may do and what of the message was not read as the person's words, a line each, for people.
+    pub fn explain(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self
+            .files
+            .targets
+            .iter()
+            .map(|target| {
+                let what = match (target.folder, target.overwrite) {
+                    (true, _) => "write new files in",
+                    (false, true) => "write or replace",
+                    (false, false) => "write, if it is not there yet,",
+                };
+                format!("may {what} {}: you asked for it", shown(&target.path))
+            })
+            .collect();
+        if self.files.targets.is_empty() && self.file_words && self.files.writes {
+            lines.push("may write one new file: you asked for one without naming it".to_owned());
+        }
+        if lines.is_empty() {
+            lines.push("may write no file: you did not ask for one".to_owned());
+        }
+        for address in &self.addresses {
+            lines.push(format!(
+                "may open the address that you wrote at {}",
+                shown(address.host())
+            ));
+        }
+        for (form, range) in self.own.material() {
+            lines.push(format!(
+                "read as material, not as a request: {} ({} bytes)",
+                form.name(),
+                range.len()
+            ));
+        }
+        if self.request.text().len() < self.own.text().len() {
+            lines.push("read as material, not as a request: what follows the hand-over".to_owned());
+        }
+        lines.truncate(LINES_MAX);
+        lines
+    }
+
     /// Whether the person's words ask for a tool. `None` for a tool that has no words of its own.
     pub fn asked_for(&self, tool: &str) -> Option<bool> {
         let own = self.commands.as_str();
@@ -350,6 +405,9 @@ impl Turn {
         })
     }
 }
+
+/// The most lines of [`Turn::explain`].
+pub const LINES_MAX: usize = 50;
 
 /// A path or host as it is put into a reason: short, one line, without control characters.
 fn shown(text: &str) -> String {

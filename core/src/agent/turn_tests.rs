@@ -86,6 +86,43 @@ fn a_file_without_a_name_is_one_file() {
 }
 
 #[test]
+fn a_path_nobody_named_is_an_ordinary_one() {
+    let turn = turn("Save the result to a file");
+    assert!(turn.write("a/b.txt", &[]).allowed);
+    for path in [
+        "../a.txt",
+        "a/.env",
+        ".bashrc",
+        "a/",
+        "",
+        "/",
+        "a\u{0}.txt",
+        "a\n.txt",
+    ] {
+        assert_eq!(turn.write(path, &[]).rule, "path-unfit", "{path:?}");
+    }
+    let longest = "a".repeat(paths::PATH_MAX_BYTES);
+    assert!(turn.write(&longest, &[]).allowed);
+    assert!(!turn.write(&format!("{longest}a"), &[]).allowed);
+}
+
+#[test]
+fn a_turn_explains_itself() {
+    let turn =
+        turn("Summarize this https://a.example/x and update a.md, save it to b.md:\n> save c.md");
+    assert_eq!(
+        turn.explain(),
+        [
+            "may write or replace a.md: you asked for it",
+            "may write, if it is not there yet, b.md: you asked for it",
+            "may open the address that you wrote at a.example",
+            "read as material, not as a request: a block quote (11 bytes)",
+            "read as material, not as a request: what follows the hand-over",
+        ]
+    );
+}
+
+#[test]
 fn overwriting_is_per_file() {
     let turn = turn("Update a.md and save a copy to b.md");
     assert!(turn.overwrite("a.md", &[]).allowed);

@@ -37,7 +37,7 @@ pub struct Tool {
     pub name: String,
     /// JSON Schema of its arguments.
     pub parameters: Value,
-    /// It changes nothing outside of the conversation.
+    /// It neither changes anything nor sends anything out: a fetch does send.
     pub reads_only: bool,
 }
 
@@ -244,9 +244,12 @@ pub fn read(reply: &Reply, tools: &[Tool]) -> Reading {
             })
         })
         .collect();
-    if attempts.is_empty() && content.len() <= REPLY_MAX_BYTES {
+    if content.len() <= REPLY_MAX_BYTES {
         let found = find::find(&content, reply.cut_off, tools);
-        attempts = found.attempts;
+        // Beside structured calls, a call in the text is the same once more; it is neither made nor shown.
+        if attempts.is_empty() {
+            attempts = found.attempts;
+        }
         reading.text = found.text;
     } else {
         reading.text = content;

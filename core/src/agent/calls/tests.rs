@@ -222,6 +222,22 @@ fn schemas_with_references_and_choices() {
 }
 
 #[test]
+fn a_call_that_comes_twice_is_made_once() {
+    let reply = Reply {
+        content: "I look. <tool_call>{\"name\": \"list_sources\", \"arguments\": {}}</tool_call>"
+            .into(),
+        calls: vec![("list_sources".into(), None)],
+        cut_off: false,
+    };
+    let reading = read(&reply, &tools());
+    assert_eq!(
+        (reading.calls.len(), reading.calls[0].channel),
+        (1, Channel::Structured)
+    );
+    assert_eq!(reading.text, "I look.");
+}
+
+#[test]
 fn a_stream_holds_back_what_may_become_a_call() {
     for start in [
         "",
